@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# How a part of faultline describes itself to CMake:
+#
+#   faultline_component(...)  a library faultline::<name> with a public header set, installed and exported
+#   faultline_test(...)       a GoogleTest executable and its entries in ctest
+#   faultline_kernels(...)    CUDA sources -> PTX + cubin + source text, embedded  (FaultlineKernels.cmake)
+
+include_guard(GLOBAL)
+include("${CMAKE_CURRENT_LIST_DIR}/FaultlineKernels.cmake")
+
+# The options every faultline translation unit is compiled with. Contraction is off because the
+# reference and the simulator decide values: a*b+c must round twice wherever it is written so.
+add_library(faultline_options INTERFACE)
+add_library(faultline::options ALIAS faultline_options)
+target_compile_features(faultline_options INTERFACE cxx_std_20)
+target_compile_options(faultline_options INTERFACE
+  -ffp-contract=off
+  $<$<BOOL:${FAULTLINE_WARNINGS}>:-Wall -Wextra>
+  $<$<BOOL:${FAULTLINE_WERROR}>:-Werror>)
+
+#[[ faultline_component(NAME <name>
+      SOURCES <file>...            relative to the calling folder; none makes a header-only library
+      HEADERS <file>...            below include/faultline/<name>/
+      [DEPENDS <target>...]        what the public headers use
+      [PRIVATE_DEPENDS <target>...]  what only the sources use)
+
+  Defines the target faultline_<name> and its alias faultline::<name>. A '/' in the name becomes '_'
+  in the target (NAME backends/cuda -> faultline_backends_cuda, faultline::backends_cuda).
+  HEADERS and SOURCES are explicit lists; every header is also compiled alone by tests/build. ]]
+function(faultline_component)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME" "SOURCES;HEADERS;DEPENDS;PRIVATE_DEPENDS")
+  if(arg_UNPARSED_ARGUMENTS OR NOT arg_NAME)
+    message(FATAL_ERROR "faultline_component: NAME is required; not understood: "
+                        "'${arg_UNPARSED_ARGUMENTS}'")
+  endif()
+  string(REPLACE "/" "_" name "${arg_NAME}")
+  set(target faultline_${name})
+
+  if(arg_SOURCES)
+    add_library(${target} STATIC ${arg_SOURCES})
+    set(scope PUBLIC)
+    target_link_libraries(${target}
+      PUBLIC ${arg_DEPENDS}
+      PRIVATE $<BUILD_INTERFACE:faultline::options> ${arg_PRIVATE_DEPENDS})
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  else()
+    add_library(${target} INTERFACE)
+    set(scope INTERFACE)
+    target_link_libraries(${target} INTERFACE ${arg_DEPENDS})
+  endif()
+  add_library(faultline::${name} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
+  target_compile_features(${target} ${scope} cxx_std_20)
+  target_sources(${target} ${scope}
+    FILE_SET HEADERS BASE_DIRS "${CMAKE_CURRENT_SOURCE_DIR}/include" FILES ${arg_HEADERS})
+
+  install(TARGETS ${target} EXPORT faultlineTargets
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+    FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+
+  set_property(GLOBAL APPEND PROPERTY FAULTLINE_COMPONENTS ${target})
+  list(TRANSFORM arg_HEADERS PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
+  set_property(GLOBAL PROPERTY FAULTLINE_HEADERS_${target} "${arg_HEADERS}")
+endfunction()
+
+#[[ faultline_test(NAME <name>
+      SOURCES <file>...
+      [DEPENDS <target>...]     what is tested
+      [LABELS <label>...]       ctest labels; the first folder below tests/ is always one of them
+      [ARGS <argument>...]      arguments of the executable
+      [DEFINES <definition>...] compile definitions
+      [TIMEOUT <seconds>]       of one ctest entry, 300 unless told
+      [GPU]                     needs a device: label gpu, RESOURCE_LOCK gpu, exit code 77 means skipped
+      [WHOLE]                   one ctest entry for the whole executable (own main, or costly set-up)
+      [NO_MAIN]                 the sources have their own main (implies WHOLE))
+
+  Without WHOLE each GoogleTest case is an entry <name>.<Suite>.<Case>, discovered when ctest runs.
+  A WHOLE or GPU suite skips by exit code 77, so its main must return that when nothing could run:
+  <tests/support/gpu_main.cpp> does, and is what a GPU suite links unless it says NO_MAIN. ]]
+function(faultline_test)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "GPU;WHOLE;NO_MAIN" "NAME;TIMEOUT"
+    "SOURCES;DEPENDS;LABELS;ARGS;DEFINES")
+  if(arg_UNPARSED_ARGUMENTS OR NOT arg_NAME OR NOT arg_SOURCES)
+    message(FATAL_ERROR "faultline_test: NAME and SOURCES are required; not understood: "
+                        "'${arg_UNPARSED_ARGUMENTS}'")
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}/tests" "${CMAKE_CURRENT_SOURCE_DIR}")
+  if(NOT folder MATCHES "^\\.\\.")
+    string(REGEX REPLACE "/.*" "" folder "${folder}")
+    list(APPEND arg_LABELS ${folder})
+  endif()
+
+  add_executable(${arg_NAME} ${arg_SOURCES})
+  target_link_libraries(${arg_NAME} PRIVATE faultline::options ${arg_DEPENDS} GTest::gtest GTest::gmock)
+  target_compile_definitions(${arg_NAME} PRIVATE ${arg_DEFINES})
+  if(arg_GPU AND NOT arg_NO_MAIN)
+    target_sources(${arg_NAME} PRIVATE "${PROJECT_SOURCE_DIR}/tests/support/gpu_main.cpp")
+  elseif(NOT arg_NO_MAIN)
+    target_link_libraries(${arg_NAME} PRIVATE GTest::gtest_main)
+  endif()
+
+  set(properties TIMEOUT ${arg_TIMEOUT})
+  if(arg_GPU)
+    list(APPEND arg_LABELS gpu)
+    list(APPEND properties RESOURCE_LOCK gpu)
+  endif()
+  if(arg_GPU OR arg_WHOLE OR arg_NO_MAIN)
+    add_test(NAME ${arg_NAME} COMMAND ${arg_NAME} ${arg_ARGS})
+    set_tests_properties(${arg_NAME} PROPERTIES ${properties} SKIP_RETURN_CODE 77
+      LABELS "${arg_LABELS}")
+  else()
+    gtest_discover_tests(${arg_NAME} TEST_PREFIX "${arg_NAME}." EXTRA_ARGS ${arg_ARGS}
+      DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+      PROPERTIES ${properties} LABELS "${arg_LABELS}")
+  endif()
+endfunction()

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Everything faultline takes from the system. quickstart.sh has the Debian packages that hold it.
+# Imported targets: Eigen3::Eigen fmt::fmt nlohmann_json::nlohmann_json CLI11::CLI11 SQLite::SQLite3
+# Boost::headers rapidcheck GTest::{gtest,gtest_main,gmock}; with a toolkit CUDA::cudart_static.
+
+find_package(Eigen3 3.4 REQUIRED NO_MODULE)
+find_package(fmt 9 REQUIRED)
+find_package(nlohmann_json 3.11 REQUIRED)
+find_package(CLI11 2.1 REQUIRED)
+find_package(SQLite3 3.40 REQUIRED)
+find_package(Boost 1.74 REQUIRED)
+find_package(Threads REQUIRED)
+find_package(rapidcheck REQUIRED)
+if(FAULTLINE_BUILD_TESTS)
+  find_package(GTest 1.12 REQUIRED)
+  include(GoogleTest)
+endif()
+
+# FAULTLINE_NVCC compiles the subjects; FAULTLINE_HAVE_CUDA says that the runtime's headers and static
+# library are there too, which backends/cuda needs. Neither needs a device or a driver.
+include("${CMAKE_CURRENT_LIST_DIR}/FaultlineKernels.cmake")
+set(FAULTLINE_HAVE_CUDA OFF)
+if(FAULTLINE_CUDA STREQUAL "OFF")
+  set(FAULTLINE_NVCC "")
+else()
+  if(FAULTLINE_NVCC)
+    get_filename_component(_faultline_cuda_root "${FAULTLINE_NVCC}" REALPATH)
+    get_filename_component(_faultline_cuda_root "${_faultline_cuda_root}" DIRECTORY)
+    get_filename_component(_faultline_cuda_root "${_faultline_cuda_root}" DIRECTORY)
+    if(NOT CUDAToolkit_ROOT)
+      set(CUDAToolkit_ROOT "${_faultline_cuda_root}")
+    endif()
+  endif()
+  find_package(CUDAToolkit 13.0 QUIET)
+  if(CUDAToolkit_FOUND AND TARGET CUDA::cudart_static)
+    set(FAULTLINE_HAVE_CUDA ON)
+  endif()
+  if(NOT FAULTLINE_NVCC)
+    if(FAULTLINE_CUDA STREQUAL "ON")
+      set(_faultline_level FATAL_ERROR)
+    else()
+      set(_faultline_level WARNING)
+    endif()
+    message(${_faultline_level}
+      "No nvcc was found: the subjects (kernels/) are not built, everything else is. To get one without "
+      "a CUDA installation, in the source folder:\n"
+      "  python3 -m venv .venv && .venv/bin/pip install "
+      "nvidia-cuda-nvcc nvidia-cuda-runtime nvidia-cuda-cccl nvidia-cuda-crt nvidia-nvvm\n"
+      "then configure again; or pass -DFAULTLINE_NVCC=/path/to/nvcc.")
+  endif()
+endif()
