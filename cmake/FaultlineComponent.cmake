@@ -20,14 +20,14 @@ target_compile_options(faultline_options INTERFACE
   $<$<BOOL:${FAULTLINE_WERROR}>:-Werror>)
 
 #[[ faultline_component(NAME <name>
-      SOURCES <file>...            relative to the calling folder; none makes a header-only library
-      HEADERS <file>...            below include/faultline/<name>/
+      SOURCES <file>...            none makes a header-only library
+      HEADERS <file>...            include/faultline/<name>/x.hpp, or only x.hpp
       [DEPENDS <target>...]        what the public headers use
       [PRIVATE_DEPENDS <target>...]  what only the sources use)
 
   Defines the target faultline_<name> and its alias faultline::<name>. A '/' in the name becomes '_'
   in the target (NAME backends/cuda -> faultline_backends_cuda, faultline::backends_cuda).
-  HEADERS and SOURCES are explicit lists; every header is also compiled alone by tests/build. ]]
+  HEADERS and SOURCES are explicit lists, relative to the calling folder; every header is also compiled alone by tests/build. ]]
 function(faultline_component)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME" "SOURCES;HEADERS;DEPENDS;PRIVATE_DEPENDS")
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_NAME)
@@ -36,6 +36,13 @@ function(faultline_component)
   endif()
   string(REPLACE "/" "_" name "${arg_NAME}")
   set(target faultline_${name})
+  set(headers)
+  foreach(header IN LISTS arg_HEADERS)
+    if(NOT header MATCHES "^include/")
+      set(header "include/faultline/${arg_NAME}/${header}")
+    endif()
+    list(APPEND headers "${CMAKE_CURRENT_SOURCE_DIR}/${header}")
+  endforeach()
 
   if(arg_SOURCES)
     add_library(${target} STATIC ${arg_SOURCES})
@@ -53,21 +60,20 @@ function(faultline_component)
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
   target_compile_features(${target} ${scope} cxx_std_20)
   target_sources(${target} ${scope}
-    FILE_SET HEADERS BASE_DIRS "${CMAKE_CURRENT_SOURCE_DIR}/include" FILES ${arg_HEADERS})
+    FILE_SET HEADERS BASE_DIRS "${CMAKE_CURRENT_SOURCE_DIR}/include" FILES ${headers})
 
   install(TARGETS ${target} EXPORT faultlineTargets
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
     FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
   set_property(GLOBAL APPEND PROPERTY FAULTLINE_COMPONENTS ${target})
-  list(TRANSFORM arg_HEADERS PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
-  set_property(GLOBAL PROPERTY FAULTLINE_HEADERS_${target} "${arg_HEADERS}")
+  set_property(GLOBAL PROPERTY FAULTLINE_HEADERS_${target} "${headers}")
 endfunction()
 
 #[[ faultline_test(NAME <name>
       SOURCES <file>...
       [DEPENDS <target>...]     what is tested
-      [LABELS <label>...]       ctest labels; the first folder below tests/ is always one of them
+      [LABELS <label>...]       ctest labels; the folder below tests/ is always one
       [ARGS <argument>...]      arguments of the executable
       [DEFINES <definition>...] compile definitions
       [TIMEOUT <seconds>]       of one ctest entry, 300 unless told
@@ -90,7 +96,7 @@ function(faultline_test)
   endif()
   file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}/tests" "${CMAKE_CURRENT_SOURCE_DIR}")
   if(NOT folder MATCHES "^\\.\\.")
-    string(REGEX REPLACE "/.*" "" folder "${folder}")
+    string(REPLACE "/" "_" folder "${folder}")
     list(APPEND arg_LABELS ${folder})
   endif()
 
@@ -115,6 +121,14 @@ function(faultline_test)
   else()
     gtest_discover_tests(${arg_NAME} TEST_PREFIX "${arg_NAME}." EXTRA_ARGS ${arg_ARGS}
       DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-      PROPERTIES ${properties} LABELS "${arg_LABELS}")
+      PROPERTIES ${properties})
+    # gtest_discover_tests() cannot pass a list as a property's value, so labels are set afterwards.
+    set(labels_file "${CMAKE_CURRENT_BINARY_DIR}/${arg_NAME}_labels.cmake")
+    file(CONFIGURE OUTPUT "${labels_file}" @ONLY CONTENT
+[[foreach(test IN LISTS @arg_NAME@_TESTS)
+  set_tests_properties("${test}" PROPERTIES LABELS "@arg_LABELS@")
+endforeach()
+]])
+    set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${labels_file}")
   endif()
 endfunction()
