@@ -2,9 +2,9 @@
 #
 # How a part of faultline describes itself to CMake:
 #
-#   faultline_component(...)  a library faultline::<name> with a public header set, installed and exported
+#   faultline_component(...)  a library faultline::<name> with public headers, installed
 #   faultline_test(...)       a GoogleTest executable and its entries in ctest
-#   faultline_kernels(...)    CUDA sources -> PTX + cubin + source text, embedded  (FaultlineKernels.cmake)
+#   faultline_kernels(...)    CUDA sources -> embedded PTX, cubin, text (FaultlineKernels.cmake)
 
 include_guard(GLOBAL)
 include("${CMAKE_CURRENT_LIST_DIR}/FaultlineKernels.cmake")
@@ -27,7 +27,8 @@ target_compile_options(faultline_options INTERFACE
 
   Defines the target faultline_<name> and its alias faultline::<name>. A '/' in the name becomes '_'
   in the target (NAME backends/cuda -> faultline_backends_cuda, faultline::backends_cuda).
-  HEADERS and SOURCES are explicit lists, relative to the calling folder; every header is also compiled alone by tests/build. ]]
+  HEADERS and SOURCES are explicit lists, relative to the calling folder; tests/build
+  compiles every header alone. ]]
 function(faultline_component)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME" "SOURCES;HEADERS;DEPENDS;PRIVATE_DEPENDS")
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_NAME)
@@ -77,8 +78,8 @@ endfunction()
       [ARGS <argument>...]      arguments of the executable
       [DEFINES <definition>...] compile definitions
       [TIMEOUT <seconds>]       of one ctest entry, 300 unless told
-      [GPU]                     needs a device: label gpu, RESOURCE_LOCK gpu, exit code 77 means skipped
-      [WHOLE]                   one ctest entry for the whole executable (own main, or costly set-up)
+      [GPU]                     needs a device: label gpu, RESOURCE_LOCK gpu, exit code 77 = skipped
+      [WHOLE]                   one ctest entry for the whole executable (a costly set-up)
       [NO_MAIN]                 the sources have their own main (implies WHOLE))
 
   Without WHOLE each GoogleTest case is an entry <name>.<Suite>.<Case>, discovered when ctest runs.
@@ -101,7 +102,8 @@ function(faultline_test)
   endif()
 
   add_executable(${arg_NAME} ${arg_SOURCES})
-  target_link_libraries(${arg_NAME} PRIVATE faultline::options ${arg_DEPENDS} GTest::gtest GTest::gmock)
+  target_link_libraries(${arg_NAME} PRIVATE
+    faultline::options ${arg_DEPENDS} GTest::gtest GTest::gmock)
   target_compile_definitions(${arg_NAME} PRIVATE ${arg_DEFINES})
   if(arg_GPU AND NOT arg_NO_MAIN)
     target_sources(${arg_NAME} PRIVATE "${PROJECT_SOURCE_DIR}/tests/support/gpu_main.cpp")

@@ -17,8 +17,8 @@ if(FAULTLINE_BUILD_TESTS)
   include(GoogleTest)
 endif()
 
-# FAULTLINE_NVCC compiles the subjects; FAULTLINE_HAVE_CUDA says that the runtime's headers and static
-# library are there too, which backends/cuda needs. Neither needs a device or a driver.
+# FAULTLINE_NVCC compiles the subjects; FAULTLINE_HAVE_CUDA says that the runtime's headers and
+# static library are there too, which backends/cuda needs. Neither needs a device or a driver.
 include("${CMAKE_CURRENT_LIST_DIR}/FaultlineKernels.cmake")
 set(FAULTLINE_HAVE_CUDA OFF)
 if(FAULTLINE_CUDA STREQUAL "OFF")
@@ -26,10 +26,15 @@ if(FAULTLINE_CUDA STREQUAL "OFF")
 else()
   if(FAULTLINE_NVCC)
     get_filename_component(_faultline_cuda_root "${FAULTLINE_NVCC}" REALPATH)
-    get_filename_component(_faultline_cuda_root "${_faultline_cuda_root}" DIRECTORY)
-    get_filename_component(_faultline_cuda_root "${_faultline_cuda_root}" DIRECTORY)
-    if(NOT CUDAToolkit_ROOT)
+    cmake_path(GET _faultline_cuda_root PARENT_PATH _faultline_cuda_root)
+    cmake_path(GET _faultline_cuda_root PARENT_PATH _faultline_cuda_root)
+    if(NOT CUDAToolkit_ROOT AND EXISTS "${_faultline_cuda_root}/include/cuda_runtime.h")
       set(CUDAToolkit_ROOT "${_faultline_cuda_root}")
+      # NVIDIA's wheels carry libcudart.so.13 without the libcudart.so that CMake looks for first.
+      if(EXISTS "${CUDAToolkit_ROOT}/lib/libcudart.so.13"
+         AND NOT EXISTS "${CUDAToolkit_ROOT}/lib/libcudart.so")
+        set(CUDA_CUDART "${CUDAToolkit_ROOT}/lib/libcudart.so.13" CACHE FILEPATH "The CUDA runtime")
+      endif()
     endif()
   endif()
   find_package(CUDAToolkit 13.0 QUIET)
@@ -43,10 +48,11 @@ else()
       set(_faultline_level WARNING)
     endif()
     message(${_faultline_level}
-      "No nvcc was found: the subjects (kernels/) are not built, everything else is. To get one without "
-      "a CUDA installation, in the source folder:\n"
-      "  python3 -m venv .venv && .venv/bin/pip install "
-      "nvidia-cuda-nvcc nvidia-cuda-runtime nvidia-cuda-cccl nvidia-cuda-crt nvidia-nvvm\n"
+      "No nvcc was found: the subjects (kernels/) are not built, everything else is. To get one "
+      "without a CUDA installation, in the source folder:\n"
+      "  python3 -m venv .venv && .venv/bin/pip install 'nvidia-cuda-nvcc==13.0.*' "
+      "'nvidia-cuda-crt==13.0.*' 'nvidia-nvvm==13.0.*' 'nvidia-cuda-runtime==13.0.*' "
+      "'nvidia-cuda-cccl==13.0.*'\n"
       "then configure again; or pass -DFAULTLINE_NVCC=/path/to/nvcc.")
   endif()
 endif()

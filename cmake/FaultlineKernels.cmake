@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# faultline_kernels(): CUDA sources as data. Used by faultline itself and, installed, by projects that
-# test their own kernels. No CUDA language is enabled: nvcc is run as a command (docs/decisions/0001).
+# faultline_kernels(): CUDA sources as data. Used by faultline itself and, installed, by projects
+# that test their own kernels. No CUDA language is enabled: nvcc is run as a command
+# (docs/decisions/0001-nvcc-as-a-command.md).
 
 include_guard(GLOBAL)
 
 set(FAULTLINE_EMBED_SCRIPT "${CMAKE_CURRENT_LIST_DIR}/faultline_embed.cmake")
 
-# Looks for nvcc: -DFAULTLINE_NVCC=, then $CUDACXX, $CUDA_PATH, PATH, /usr/local/cuda, and the wheels
-# of a virtual environment .venv in the source tree. FAULTLINE_NVCC is false where there is none.
+# Looks for nvcc: -DFAULTLINE_NVCC=, then $CUDA_PATH, PATH, /usr/local/cuda, and the wheels of a
+# virtual environment .venv in the source tree. FAULTLINE_NVCC is false where there is none.
 file(GLOB _faultline_wheel_nvcc_dirs
   "${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/nvidia/cu1*/bin")
 find_program(FAULTLINE_NVCC nvcc
@@ -20,21 +21,23 @@ unset(_faultline_wheel_nvcc_dirs)
 #[[ faultline_kernels(TARGET <target>
       SOURCES <file.cu>...
       [INCLUDES <file.cuh>...]        also embedded as source text, for reports
-      [INCLUDE_DIRS <dir>...]         -I for nvcc; the include folder of faultline::core and the project's
-                                      source folder are always there
+      [INCLUDE_DIRS <dir>...]         -I for nvcc; faultline::core's include folder and the
+                                      project's source folder are always there
       [DEFINES <definition>...]       -D for nvcc
       [OPTIONS <option>...]           further options for nvcc
       [EXTRA_PTX_ARCHS compute_80...])
 
-  Each .cu is compiled to PTX (compute_90a, with -lineinfo), and that PTX to a cubin (sm_90a). The PTX,
-  the cubin and the text of every source named in the PTX's line table go into <target>, which is made
-  as a static library if there is no such target yet. The generated header <target>_modules.hpp has
+  Each .cu is compiled to PTX (compute_90a, with -lineinfo), and that PTX to a cubin (sm_90a). The
+  PTX, the cubin and the text of every source named in the PTX's line table go into <target>, which
+  is made as a static library if there is no such target yet. The generated header
+  <target>_modules.hpp has
 
       namespace faultline::embedded { const core::EmbeddedModule& <stem>(); }
 
   for each source; and <stem>_compute_80() for an extra architecture, with PTX and an empty cubin.
-  Paths in the PTX's .file lines are relative to the project's source folder, so nothing in the binary
-  depends on where it was built. Stems are unique in a build: the functions share a namespace. ]]
+  Paths in the PTX's .file lines are relative to the project's source folder, so nothing in the
+  binary depends on where it was built. Stems are unique in a build: the functions
+  share a namespace. ]]
 function(faultline_kernels)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "TARGET"
     "SOURCES;INCLUDES;INCLUDE_DIRS;DEFINES;OPTIONS;EXTRA_PTX_ARCHS")

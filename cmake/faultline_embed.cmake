@@ -2,8 +2,8 @@
 #
 # Run by faultline_kernels() during the build (cmake -P), in two steps:
 #   STEP=relative_paths  IN, OUT, ROOT: copies PTX, its .file lines made relative to ROOT
-#   STEP=embed           PTX, CUBIN, SOURCE, INCLUDES, ROOT, FUNCTION, TARGET, OUT: writes the C++ file
-#                        that holds them and defines faultline::embedded::FUNCTION()
+#   STEP=embed           PTX, CUBIN, SOURCE, INCLUDES, ROOT, FUNCTION, TARGET, OUT: writes the C++
+#                        file that holds them and defines faultline::embedded::FUNCTION()
 #
 # A file outside ROOT (a toolkit or system header) keeps no more of its path than what follows the
 # last "/include/", or its name: nothing of the building machine is left.
@@ -64,8 +64,9 @@ elseif(STEP STREQUAL "embed")
     \"${name}_begin: .incbin \\\"${path}\\\"\\n\"
     \"${name}_end: .byte 0\\n\"
 " PARENT_SCOPE)
-    set(symbols "${symbols}extern const char ${name}_begin[] __attribute__((visibility(\"hidden\")));
-extern const char ${name}_end[] __attribute__((visibility(\"hidden\")));
+    set(hidden "__attribute__((visibility(\"hidden\")))")
+    set(symbols "${symbols}extern const char ${name}_begin[] ${hidden};
+extern const char ${name}_end[] ${hidden};
 " PARENT_SCOPE)
   endfunction()
 
@@ -80,7 +81,8 @@ extern const char ${name}_end[] __attribute__((visibility(\"hidden\")));
   foreach(source IN LISTS sources)
     shown_path("${source}" shown inside)
     add_blob(${symbol}_source${index} "${source}")
-    string(APPEND texts "      {\"${shown}\", text(${symbol}_source${index}_begin, ${symbol}_source${index}_end)},\n")
+    set(blob ${symbol}_source${index})
+    string(APPEND texts "      {\"${shown}\", text(${blob}_begin, ${blob}_end)},\n")
     math(EXPR index "${index} + 1")
   endforeach()
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// main() of the suites that need a GPU. When every test was skipped the exit code is 77, which CTest
-// shows as "Skipped"; the reason is the tests' own GTEST_SKIP message. A suite in which no test was
-// selected fails: nothing run is not success.
+// main() of the suites that need a GPU. When every test was skipped the exit code is 77, which
+// CTest shows as "Skipped"; the reason is the tests' own GTEST_SKIP message. A suite in which no
+// test was selected fails: nothing run is not success.
 #include <gtest/gtest.h>
 
 #include <cstdio>
