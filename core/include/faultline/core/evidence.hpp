@@ -24,6 +24,10 @@ struct ArmEvidence {
     Interval wilson95;             ///< of the failure rate
     double upper95 = 1.0;          ///< one-sided upper bound on the rate when nothing failed: 1 - 0.05^(1/n)
     std::string token;             ///< of the first failing trial; empty when none failed
+    /// Paired with the arm "none" by trial number: trials that failed here only, and there only; log of the
+    /// e-value of "the rates differ" (docs/statistics.md). All 0 for "none" itself and without such an arm.
+    std::uint64_t failed_here_only = 0, failed_there_only = 0;
+    double log_e = 0.0;
 };
 
 /// One (problem, config) cell of a verify sweep.
@@ -68,6 +72,10 @@ struct ErrorShapeEvidence {
     std::uint64_t equal_poison = 0;
     double median_error = 0.0, largest_error = 0.0;
     std::uint64_t rounding_explained = 0;    ///< accepted elements whose rounded error is an exact power of two
+    /// Pairs of failing trials with equal inputs: how many had equal poison, and of these how many gave other
+    /// bits; likewise for pairs with different poison.
+    std::uint64_t same_poison_pairs = 0, same_poison_differing = 0;
+    std::uint64_t other_poison_pairs = 0, other_poison_differing = 0;
     friend bool operator==(const ErrorShapeEvidence&, const ErrorShapeEvidence&) = default;
 };
 
