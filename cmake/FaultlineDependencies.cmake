@@ -15,6 +15,13 @@ find_package(rapidcheck REQUIRED)
 if(FAULTLINE_BUILD_TESTS)
   find_package(GTest 1.12 REQUIRED)
   include(GoogleTest)
+  # For tests of the tree and of schemas. The system's python3 first: python3-jsonschema is its.
+  find_program(FAULTLINE_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH DOC "python3, for tests")
+  find_program(FAULTLINE_PYTHON python3)
+  if(NOT FAULTLINE_PYTHON)
+    message(FATAL_ERROR "The tests need python3. Install it (Debian: python3-jsonschema), or "
+                        "configure with -DFAULTLINE_BUILD_TESTS=OFF.")
+  endif()
 endif()
 
 # FAULTLINE_NVCC compiles the subjects; FAULTLINE_HAVE_CUDA says that the runtime's headers and
