@@ -153,7 +153,8 @@ say "configure (preset $preset)"
 cmake --preset "$preset" "${options[@]}" ||
   fail 1 "the configuration failed; its last lines say why"
 say "build with $jobs job(s)"
-cmake --build "build/$preset" --parallel "$jobs" || fail 1 "the build failed; the first error is above"
+cmake --build "build/$preset" --parallel "$jobs" ||
+  fail 1 "the build failed; the first error is above"
 
 if [[ $action == test ]]; then
   say "test"
@@ -163,7 +164,7 @@ if [[ $action == test ]]; then
 fi
 
 faultline=build/$preset/bin/faultline
-[[ -n $nvcc ]] || fail 3 "built, but the demonstration needs the subjects, and they need nvcc (above)"
+[[ -n $nvcc ]] || fail 3 "built, but the demonstration needs the subjects, and those need nvcc"
 [[ -x $faultline ]] || fail 1 "the build left no $faultline"
 
 reports=build/$preset/quickstart
