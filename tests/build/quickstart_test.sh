@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# quickstart.sh as a stranger meets it, with pretended apt-get, dpkg-query and cmake: exit codes, what
+# quickstart.sh as a stranger meets it, with pretended apt-get, dpkg-query, cmake: exit codes, what
 # it installs, and that every failure ends in one sentence. Usage: quickstart_test.sh QUICKSTART
 # shellcheck disable=SC2016
 set -euo pipefail
