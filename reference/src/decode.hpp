@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors as double arrays, fast enough for gigabyte matrices.
+#pragma once
+
+#include <faultline/core/tensor.hpp>
+
+#include <cstdint>
+#include <functional>
+
+namespace faultline::reference {
+
+/// destination[i] = element first + i of the tensor, exactly, for i < count.
+void decode_range(const core::Tensor& tensor, std::int64_t first, std::int64_t count,
+                  double* destination);
+
+/// Calls work(begin, end) over a partition of [0, count) from up to hardware_concurrency threads; from
+/// this thread alone when `cost` (in element operations) is small. The first exception is rethrown.
+void parallel_ranges(std::int64_t count, double cost,
+                     const std::function<void(std::int64_t begin, std::int64_t end)>& work);
+
+}  // namespace faultline::reference
