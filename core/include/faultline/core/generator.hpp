@@ -63,10 +63,10 @@ FAULTLINE_HD double draw(const InputSpec& spec, uint64_t key, uint64_t index) {
             return static_cast<double>(static_cast<int64_t>(r >> 32) - n);
         }
         case Distribution::uniform: {
-            // 24 random bits times a 24-bit width: exact in double; plus a: one rounding.
+            // 24 random bits times the width; mul_rn keeps the product apart from the addition.
             const double u = static_cast<double>(element_bits(key, index) >> 40) * exp2_int(-24);
             const double width = static_cast<double>(spec.b) - static_cast<double>(spec.a);
-            return u * width + static_cast<double>(spec.a);
+            return mul_rn(u, width) + static_cast<double>(spec.a);
         }
         case Distribution::normal: break;
     }

@@ -22,7 +22,7 @@ struct ParameterSpec {
     std::int64_t maximum = 1;           ///< integer
     std::int64_t multiple_of = 1;       ///< integer
     std::vector<std::int64_t> allowed;  ///< integer: non-empty = exactly these values
-    std::vector<std::string> choices;   ///< choice: names; dtype: canonical dtype names
+    std::vector<std::string> choices;   ///< choice: names; dtype: canonical dtype names; real: words allowed
     double real_minimum = 0.0, real_maximum = 0.0;
     std::string default_value;          ///< as it would be written on the command line
 
@@ -68,6 +68,9 @@ class Assignment {
 /// "problem of gla_decode" or "config of gemv".
 Assignment complete(const Domain& domain, const std::vector<Assignment::Value>& given,
                     std::string_view context);
+
+/// Known name nearest to `name` when near enough to be a slip of the keyboard, else "": for "did you mean".
+std::string nearest_name(std::string_view name, const std::vector<std::string_view>& known);
 
 /// Split "a=1 b=2" or "a=1,b=2" into pairs; UsageError on anything else.
 std::vector<Assignment::Value> parse_assignments(std::string_view text);

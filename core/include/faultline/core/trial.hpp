@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "faultline/core/acceptance.hpp"
@@ -65,6 +66,7 @@ InputSpec input_for(DataMode mode, const BufferSpec& buffer);
 
 /// Race checking on the simulator.
 enum class RaceMode : std::uint8_t { off, lenient, strict };
+std::string_view name_of(RaceMode mode);
 
 struct TrialRequest {
     std::uint64_t seed = 1;           ///< campaign seed; trial i uses trial_seed(seed, i)

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "faultline/core/module.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "faultline/core/errors.hpp"
+#include "faultline/core/generator.hpp"
+#include "text.hpp"
+
+namespace faultline::core {
+
+namespace {
+
+std::string hash_of(std::string_view ptx, std::span<const std::byte> cubin) {
+  std::uint64_t state = detail::fnv1a(ptx);
+  state = detail::fnv1a(fmt::format("|{}|", ptx.size()), state);
+  state = detail::fnv1a({reinterpret_cast<const char*>(cubin.data()), cubin.size()}, state);
+  return fmt::format("{:016x}", mix64(state));
+}
+
+std::optional<std::string> read_file(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) {
+    errno = std::filesystem::is_directory(path, error) ? EISDIR : ENOENT;
+    return std::nullopt;
+  }
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (!file || (file.peek() != std::ifstream::traits_type::eof() && !(text << file.rdbuf()))) {
+    return std::nullopt;
+  }
+  return std::move(text).str();
+}
+
+/// Paths of the PTX's `.file N "path"` directives.
+std::vector<std::string> file_directives(std::string_view ptx) {
+  std::vector<std::string> paths;
+  std::size_t line_begin = 0;
+  while (line_begin < ptx.size()) {
+    std::size_t line_end = ptx.find('\n', line_begin);
+    line_end = line_end == std::string_view::npos ? ptx.size() : line_end;
+    std::string_view line = ptx.substr(line_begin, line_end - line_begin);
+    line_begin = line_end + 1;
+    const std::size_t start = line.find_first_not_of(" \t");
+    if (start == std::string_view::npos || !line.substr(start).starts_with(".file")) {
+      continue;
+    }
+    const std::size_t open = line.find('"', start);
+    const std::size_t close = open == std::string_view::npos ? open : line.find('"', open + 1);
+    if (close != std::string_view::npos) {
+      paths.emplace_back(line.substr(open + 1, close - open - 1));
+    }
+  }
+  return paths;
+}
+
+}  // namespace
+
+ModuleRef make_module(const EmbeddedModule& embedded) {
+  auto module = std::make_shared<Module>();
+  module->name = embedded.name;
+  module->ptx = embedded.ptx;
+  module->cubin.assign(embedded.cubin.begin(), embedded.cubin.end());
+  for (const EmbeddedSource& source : embedded.sources) {
+    module->sources.emplace_back(source.path, source.text);
+  }
+  module->hash = hash_of(embedded.ptx, embedded.cubin);
+  return module;
+}
+
+ModuleRef load_ptx_module(const std::string& path) {
+  errno = 0;
+  auto text = read_file(path);
+  if (!text) {
+    throw EnvironmentError(fmt::format("cannot read the PTX file '{}': {}", path,
+                                       std::strerror(errno != 0 ? errno : EIO)));
+  }
+  auto module = std::make_shared<Module>();
+  module->name = std::filesystem::path(path).stem().string();
+  module->ptx = std::move(*text);
+  for (const std::string& source : file_directives(module->ptx)) {
+    // A source is welcome, not needed: what is not there is left out.
+    if (auto source_text = read_file(source)) {
+      module->sources.emplace_back(source, std::move(*source_text));
+    }
+  }
+  module->hash = hash_of(module->ptx, {});
+  return module;
+}
+
+std::string source_line(const Module& module, std::string_view path, int line) {
+  if (line < 1) {
+    return {};
+  }
+  for (const auto& [source_path, text] : module.sources) {
+    if (source_path != path) {
+      continue;
+    }
+    std::size_t begin = 0;
+    for (int i = 1; i < line; ++i) {
+      begin = text.find('\n', begin);
+      if (begin == std::string::npos) {
+        return {};
+      }
+      ++begin;
+    }
+    std::string found = text.substr(begin, text.find('\n', begin) - begin);
+    found.erase(found.find_last_not_of(" \t\r") + 1);
+    return found;
+  }
+  return {};
+}
+
+}  // namespace faultline::core

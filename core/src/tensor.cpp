@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "faultline/core/tensor.hpp"
+
+#include <fmt/format.h>
+
+#include "fast_convert.hpp"
+#include "faultline/core/errors.hpp"
+
+namespace faultline::core {
+
+std::int64_t element_count(const Shape& shape) {
+  constexpr std::int64_t kLimit = std::int64_t{1} << 62;
+  std::int64_t count = 1;
+  bool empty = false;
+  for (const std::int64_t extent : shape) {
+    if (extent < 0) {
+      throw UsageError(fmt::format("shape {} has a negative extent", to_string(shape)));
+    }
+    empty = empty || extent == 0;
+  }
+  if (empty) {
+    return 0;
+  }
+  for (const std::int64_t extent : shape) {
+    if (count > kLimit / extent) {
+      throw UsageError(fmt::format("shape {} has more than 2^62 elements", to_string(shape)));
+    }
+    count *= extent;
+  }
+  return count;
+}
+
+std::string to_string(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+Tensor::Tensor(Dtype element, Shape extents) : dtype(element), shape(std::move(extents)) {
+  bytes.resize(static_cast<std::size_t>(element_count(shape)) * size_of(dtype));
+}
+
+namespace {
+
+template <Dtype D>
+void decode_all(const Tensor& tensor, std::vector<double>& values) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = detail::fast_decode<D>(detail::load<D>(tensor.bytes.data(), i));
+  }
+}
+
+template <Dtype D>
+void generate(const InputSpec& spec, std::uint64_t key, std::byte* out, std::size_t count) {
+  // One loop per distribution: with the specification's kind fixed, draw() inlines to straight-line
+  // code.
+  const auto fill = [&](auto kind) {
+    InputSpec fixed = spec;
+    fixed.distribution = kind();
+    for (std::size_t i = 0; i < count; ++i) {
+      detail::store<D>(out, i, detail::fast_encode<D>(draw(fixed, key, i)));
+    }
+  };
+  switch (spec.distribution) {
+  case Distribution::normal: return fill([] { return Distribution::normal; });
+  case Distribution::uniform: return fill([] { return Distribution::uniform; });
+  case Distribution::small_int: return fill([] { return Distribution::small_int; });
+  case Distribution::index: return fill([] { return Distribution::index; });
+  case Distribution::constant: {
+    const auto bits = detail::fast_encode<D>(draw(spec, key, 0));
+    for (std::size_t i = 0; i < count; ++i) {
+      detail::store<D>(out, i, bits);
+    }
+    return;
+  }
+  }
+}
+
+}  // namespace
+
+std::vector<double> Tensor::to_doubles() const {
+  std::vector<double> values(static_cast<std::size_t>(size()));
+  switch (dtype) {
+  case Dtype::f16: decode_all<Dtype::f16>(*this, values); break;
+  case Dtype::bf16: decode_all<Dtype::bf16>(*this, values); break;
+  case Dtype::f32: decode_all<Dtype::f32>(*this, values); break;
+  case Dtype::f64: decode_all<Dtype::f64>(*this, values); break;
+  }
+  return values;
+}
+
+void generate_input(const InputSpec& spec, std::uint64_t seed, std::uint32_t tensor_index,
+                    Tensor& out) {
+  const std::uint64_t key = tensor_key(seed, tensor_index);
+  const auto count = static_cast<std::size_t>(out.size());
+  if (out.bytes.size() != count * size_of(out.dtype)) {
+    throw UsageError(fmt::format("a tensor of {} {} elements holds {} bytes: make it with "
+                                 "Tensor(dtype, shape)",
+                                 count, name_of(out.dtype), out.bytes.size()));
+  }
+  std::byte* data = out.bytes.data();
+  switch (out.dtype) {
+  case Dtype::f16: return generate<Dtype::f16>(spec, key, data, count);
+  case Dtype::bf16: return generate<Dtype::bf16>(spec, key, data, count);
+  case Dtype::f32: return generate<Dtype::f32>(spec, key, data, count);
+  case Dtype::f64: return generate<Dtype::f64>(spec, key, data, count);
+  }
+}
+
+}  // namespace faultline::core
