@@ -17,6 +17,7 @@ if(_faultline_components)
     "${CMAKE_BINARY_DIR}/faultlineConfig.cmake"
     "${CMAKE_BINARY_DIR}/faultlineConfigVersion.cmake"
     "${CMAKE_CURRENT_LIST_DIR}/FaultlineKernels.cmake"
+    "${CMAKE_CURRENT_LIST_DIR}/FaultlineCudaRuntime.cmake"
     "${CMAKE_CURRENT_LIST_DIR}/faultline_embed.cmake"
     DESTINATION "${_faultline_cmake_dir}")
 endif()
