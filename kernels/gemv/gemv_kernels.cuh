@@ -19,6 +19,8 @@
 //
 // Numeric plan, all variants: products of exact T values, one fp32 fma chain per thread, fp32 tree or
 // serial sum over the threads of a row, one rounding to T. Number of additions on any path <= k.
+//
+// PTX ISA sections are cited by title; their numbers change between versions.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -99,7 +101,7 @@ __device__ __forceinline__ float fma_chunk(uint4 a, uint4 x, float sum) {
 /// volatile keeps a batch of loads in front of the arithmetic that uses them.
 __device__ __forceinline__ uint4 load_streamed(const void* address) {
   uint4 r;
-  // PTX ISA 9.7.9.8, ld.global.nc
+  // PTX ISA: ld.global.nc
   asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w)
                : "l"(address));
@@ -307,7 +309,7 @@ __device__ __forceinline__ void gemv_shared_x(const T* A, const T* x, T* y, int 
 __device__ __forceinline__ void copy_chunk_async(void* destination, const void* source,
                                                  int source_bytes) {
   const auto shared = static_cast<uint32_t>(__cvta_generic_to_shared(destination));
-  // PTX ISA 9.7.9.25.3.1, cp.async
+  // PTX ISA: cp.async
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                :
                : "r"(shared), "l"(source), "r"(source_bytes)
@@ -315,13 +317,14 @@ __device__ __forceinline__ void copy_chunk_async(void* destination, const void* 
 }
 
 __device__ __forceinline__ void commit_copies() {
-  asm volatile("cp.async.commit_group;" ::: "memory");  // PTX ISA 9.7.9.25.3.2
+  asm volatile("cp.async.commit_group;" ::: "memory");  // PTX ISA: cp.async.commit_group
 }
 
 /// Waits until at most kPending of this thread's newest groups are still in flight.
 template <int kPending>
 __device__ __forceinline__ void wait_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");  // PTX ISA 9.7.9.25.3.3
+  // PTX ISA: cp.async.wait_group
+  asm volatile("cp.async.wait_group %0;" : : "n"(kPending) : "memory");
 }
 
 /// Block: kRows * kThreads threads. kStages >= 1 tiles of A are held in shared memory.
@@ -431,9 +434,14 @@ __device__ __forceinline__ void gemv_pipelined(const T* A, const T* x, T* y, int
 // Two macros so that a template argument list with commas can travel as one argument.
 #define FAULTLINE_GEMV_ARGS(...) __VA_ARGS__
 
+// Threads a multiprocessor should hold. Left to itself ptxas aims at full occupancy and, to save the
+// registers, uses each load before it issues the next; this leaves room for U of them in flight.
+#define FAULTLINE_GEMV_RESIDENT(U) ((U) <= 2 ? 1792 : (U) <= 4 ? 1024 : 768)
+
 // register-shaped: rows_per_block R, threads_per_row P, loads in flight U
 #define FAULTLINE_GEMV_REGISTER(VARIANT, DEFECT, D, T, R, P, U)                            \
-  FAULTLINE_GEMV_ENTRY(gemv_##VARIANT##_##D##_r##R##_t##P##_u##U, T, (R) * (P),            \
+  FAULTLINE_GEMV_ENTRY(gemv_##VARIANT##_##D##_r##R##_t##P##_u##U, T,                       \
+                       FAULTLINE_GEMV_ARGS((R) * (P), FAULTLINE_GEMV_RESIDENT(U) / ((R) * (P))), \
                        FAULTLINE_GEMV_ARGS(gemv_register<T, R, P, U, true, DEFECT>))
 #define FAULTLINE_GEMV_ELEMENT(VARIANT, DEFECT, D, T, R, P)                                \
   FAULTLINE_GEMV_ENTRY(gemv_##VARIANT##_##D##_r##R##_t##P##_element, T, (R) * (P),         \
@@ -467,18 +475,21 @@ __device__ __forceinline__ void gemv_pipelined(const T* A, const T* x, T* y, int
   FAULTLINE_GEMV_PIPELINED(VARIANT, DEFECT, D, T, 2, 4, 32, 512)      \
   FAULTLINE_GEMV_PIPELINED(VARIANT, DEFECT, D, T, 3, 4, 32, 512)
 
-/// Every entry of one dtype: D is the name in the entries, T the device type.
-#define FAULTLINE_GEMV_MODULE(D, T)                                       \
-  FAULTLINE_GEMV_TILE_CONFIGS(register, none, D, T)                       \
-  FAULTLINE_GEMV_REGISTER(register, none, D, T, 1, 32, 4)                 \
-  FAULTLINE_GEMV_REGISTER(register, none, D, T, 1, 128, 7)                \
-  FAULTLINE_GEMV_WIDE_CONFIGS(register, none, D, T)                       \
-  FAULTLINE_GEMV_WIDE_CONFIGS(uncoalesced, uncoalesced, D, T)             \
-  FAULTLINE_GEMV_TILE_CONFIGS(wrong_config, wrong_config, D, T)           \
-  FAULTLINE_GEMV_REGISTER(missed_rows, missed_rows, D, T, 4, 32, 4)       \
-  FAULTLINE_GEMV_REGISTER(missed_rows, missed_rows, D, T, 1, 128, 4)      \
-  FAULTLINE_GEMV_X_CONFIGS(shared_x, none, D, T)                          \
-  FAULTLINE_GEMV_X_CONFIGS(missing_barrier, missing_barrier, D, T)        \
-  FAULTLINE_GEMV_STAGE_CONFIGS(pipelined, none, D, T)                     \
-  FAULTLINE_GEMV_STAGE_CONFIGS(dropped_tail, dropped_tail, D, T)          \
+/// The clean entries of one dtype: D is the name in the entries, T the device type.
+#define FAULTLINE_GEMV_MODULE(D, T)                       \
+  FAULTLINE_GEMV_TILE_CONFIGS(register, none, D, T)       \
+  FAULTLINE_GEMV_REGISTER(register, none, D, T, 1, 32, 4)  \
+  FAULTLINE_GEMV_REGISTER(register, none, D, T, 1, 128, 2) \
+  FAULTLINE_GEMV_REGISTER(register, none, D, T, 1, 128, 7) \
+  FAULTLINE_GEMV_WIDE_CONFIGS(register, none, D, T)       \
+  FAULTLINE_GEMV_X_CONFIGS(shared_x, none, D, T)          \
+  FAULTLINE_GEMV_STAGE_CONFIGS(pipelined, none, D, T)
+
+/// The mutants of one dtype.
+#define FAULTLINE_GEMV_MUTANTS_MODULE(D, T)                         \
+  FAULTLINE_GEMV_WIDE_CONFIGS(uncoalesced, uncoalesced, D, T)       \
+  FAULTLINE_GEMV_TILE_CONFIGS(wrong_config, wrong_config, D, T)     \
+  FAULTLINE_GEMV_TILE_CONFIGS(missed_rows, missed_rows, D, T)       \
+  FAULTLINE_GEMV_X_CONFIGS(missing_barrier, missing_barrier, D, T)  \
+  FAULTLINE_GEMV_STAGE_CONFIGS(dropped_tail, dropped_tail, D, T)    \
   FAULTLINE_GEMV_STAGE_CONFIGS(stage_sentinel, stage_sentinel, D, T)

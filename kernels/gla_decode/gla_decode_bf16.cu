@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every gla_decode kernel in bf16.
+// The clean gla_decode kernels in bf16.
 #include "gla_decode_kernels.cuh"
 
 FAULTLINE_GLA_MODULE_16BIT(bf16, __nv_bfloat16)

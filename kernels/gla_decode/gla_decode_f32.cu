@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every gla_decode kernel in f32.
+// The clean gla_decode kernels in f32.
 #include "gla_decode_kernels.cuh"
 
 FAULTLINE_GLA_MODULE_32BIT(f32, float)

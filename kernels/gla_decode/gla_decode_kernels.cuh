@@ -121,8 +121,11 @@ __device__ __forceinline__ void mbarrier_expect(uint64_t* barrier, int bytes) {
 }
 
 // PTX ISA: mbarrier.arrive. Release at CTA scope, count 1.
+__device__ __forceinline__ void mbarrier_arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" : : "r"(barrier) : "memory");
+}
 __device__ __forceinline__ void mbarrier_arrive(uint64_t* barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" : : "r"(shared_address(barrier)) : "memory");
+  mbarrier_arrive(shared_address(barrier));
 }
 
 // PTX ISA: mbarrier.try_wait. Acquire at CTA scope; returns when the phase of this parity is complete.
@@ -363,6 +366,19 @@ __device__ __forceinline__ void gla_decode_pipelined(const T* q, const T* k, con
     named_barrier_sync(kConsumersBarrier, kWarpgroup);  // writers: consumers (q_all); readers: same
   }
 
+  // Pass 1's release of a slot that this thread has read.
+  const auto release_slot = [&](uint32_t empty_barrier) {
+    // Defect early_release. Line changed: the fence below is left out. Nothing then makes the arrive
+    // wait for the ldmatrix before it, since only the mma uses their registers: the next copy can
+    // land in the slot while reads of it are queued. From: warp-specialised kernels that trust the
+    // mbarrier alone to order a generic read before an asynchronous write. Shows as: race.async, rare
+    // (under memory traffic), o wrong in groups of 16 columns, tile t replaced by tile t + 2.
+    if constexpr (kDefect != Defect::early_release) {
+      fence_proxy_async();  // readers: consumers (state_tile); writer: the copy that refills it
+    }
+    mbarrier_arrive(empty_barrier);  // readers: consumers (state_tile, q_tile); to the producers
+  };
+
   // mma: warp w owns columns w * kDv/4 .. ; one ldmatrix.trans gives B of two n8 tiles.
   constexpr int kPairs = kDv / 64;
   float acc[2 * kPairs][4] = {};
@@ -378,6 +394,7 @@ __device__ __forceinline__ void gla_decode_pipelined(const T* q, const T* k, con
       // kt - 2, are past this barrier of tile kt - 1.
       named_barrier_sync(kConsumersBarrier, kWarpgroup);
     }
+    const uint32_t empty_barrier = shared_address(&empty[stage]);
     mbarrier_wait(&full[stage], round & 1);  // writers: copy (state_tile), producers (q_tile)
     if constexpr (kConsumer == Consumer::mma) {
       const int matrix = lane / 8;  // the 8x8 matrix whose row address this lane gives
@@ -390,6 +407,7 @@ __device__ __forceinline__ void gla_decode_pipelined(const T* q, const T* k, con
         const int chunk = (warp * kPairs + p) * 2 + matrix / 2;
         ldmatrix_x4_trans(b[p], shared_address(state_tile[stage] + Layout::offset(row, chunk)));
       }
+      release_slot(empty_barrier);  // the operands are in registers: the next copy may start under the mma
 #pragma unroll
       for (int p = 0; p < kPairs; ++p) {
         mma_m16n8k16<T>(acc[2 * p], a, b[p][0], b[p][1]);
@@ -407,14 +425,8 @@ __device__ __forceinline__ void gla_decode_pipelined(const T* q, const T* k, con
         acc_scalar = fmaf(to_float(chunk[column % Chunk<T>::kSize]), to_float(q_tile[stage][row]),
                           acc_scalar);
       }
+      release_slot(empty_barrier);
     }
-    // Defect early_release. Line changed: the fence below is left out. Nothing then makes the arrive
-    // wait for the values of the ldmatrix (the mma that uses them may follow the arrive), so that the
-    // next copy can land in the slot while reads of it are queued. From: warp-specialised kernels that
-    // rely on the mbarrier alone for generic read, then asynchronous write. Shows as: race.async, rare
-    // (under memory traffic), o wrong in whole 16-column groups, tile t replaced by tile t + 2.
-    if constexpr (kDefect != Defect::early_release) fence_proxy_async();  // reads above, copy below
-    mbarrier_arrive(&empty[stage]);  // readers: consumers (state_tile, q_tile); to the producers
   }
 
   // The only ordering between the passes on this side: consumers with consumers.
@@ -553,19 +565,26 @@ __device__ __forceinline__ void gla_decode_serial(const T* q, const T* k, const 
   FAULTLINE_GLA_TENSOR(VARIANT, CONSUMER, DEFECT, thread, D, T, 64)        \
   FAULTLINE_GLA_TENSOR(VARIANT, CONSUMER, DEFECT, thread, D, T, 128)
 
-/// Every entry of a 16-bit dtype: D is the name in the entries, T the device type.
-#define FAULTLINE_GLA_MODULE_16BIT(D, T)                                   \
-  FAULTLINE_GLA_SERIAL(D, T, 64)                                           \
-  FAULTLINE_GLA_SERIAL(D, T, 128)                                          \
-  FAULTLINE_GLA_VARIANT(pipelined, mma, none, D, T)                        \
-  FAULTLINE_GLA_VARIANT(scalar, scalar, none, D, T)                        \
+/// The clean entries of a 16-bit dtype: D is the name in the entries, T the device type.
+#define FAULTLINE_GLA_MODULE_16BIT(D, T)              \
+  FAULTLINE_GLA_SERIAL(D, T, 64)                      \
+  FAULTLINE_GLA_SERIAL(D, T, 128)                     \
+  FAULTLINE_GLA_VARIANT(pipelined, mma, none, D, T)   \
+  FAULTLINE_GLA_VARIANT(scalar, scalar, none, D, T)
+
+/// The mutants of a 16-bit dtype.
+#define FAULTLINE_GLA_MUTANTS_MODULE_16BIT(D, T)                           \
   FAULTLINE_GLA_VARIANT(shared_buffer, mma, shared_buffer, D, T)           \
   FAULTLINE_GLA_VARIANT(shared_buffer_scalar, scalar, shared_buffer, D, T) \
   FAULTLINE_GLA_VARIANT(early_release, mma, early_release, D, T)
 
-/// The same for fp32: the consumer of every variant is scalar, and early_release does not exist.
-#define FAULTLINE_GLA_MODULE_32BIT(D, T)                                   \
-  FAULTLINE_GLA_SERIAL(D, T, 64)                                           \
-  FAULTLINE_GLA_SERIAL(D, T, 128)                                          \
-  FAULTLINE_GLA_VARIANT(pipelined, scalar, none, D, T)                     \
-  FAULTLINE_GLA_VARIANT(shared_buffer, scalar, shared_buffer, D, T)
+/// fp32: the consumer of every variant is scalar, so early_release does not exist.
+#define FAULTLINE_GLA_MODULE_32BIT(D, T)                \
+  FAULTLINE_GLA_SERIAL(D, T, 64)                        \
+  FAULTLINE_GLA_SERIAL(D, T, 128)                       \
+  FAULTLINE_GLA_VARIANT(pipelined, scalar, none, D, T)  \
+  FAULTLINE_GLA_VARIANT(scalar, scalar, none, D, T)
+
+#define FAULTLINE_GLA_MUTANTS_MODULE_32BIT(D, T)                           \
+  FAULTLINE_GLA_VARIANT(shared_buffer, scalar, shared_buffer, D, T)        \
+  FAULTLINE_GLA_VARIANT(shared_buffer_scalar, scalar, shared_buffer, D, T)

@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gemv mutants in f16.
+#include "gemv_kernels.cuh"
+
+FAULTLINE_GEMV_MUTANTS_MODULE(f16, __half)

@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gla_decode mutants in f16.
+#include "gla_decode_kernels.cuh"
+
+FAULTLINE_GLA_MUTANTS_MODULE_16BIT(f16, __half)
