@@ -26,6 +26,9 @@ std::vector<std::uint32_t> TrialPlan::output_indices() const {
 }
 
 InputSpec input_for(DataMode mode, const BufferSpec& buffer) {
+  if (mode != DataMode::normal && buffer.exponent) {
+    return {Distribution::constant, 0.0f, 0.0f};
+  }
   switch (mode) {
   case DataMode::normal: return buffer.input;
   case DataMode::exact:

@@ -15,52 +15,56 @@ namespace faultline::core {
 
 /// Who ran it. Goes into every report.
 struct BackendInfo {
-    std::string name;          ///< "cuda" or "simulator"
-    std::string device;        ///< "NVIDIA H200" or "PTX simulator (model of sm_90a)"
-    std::string driver;        ///< versions; empty on the simulator
-    std::string runtime;
-    int multiprocessors = 0;   ///< 0 on the simulator
-    std::uint64_t l2_bytes = 0;
-    bool is_model = false;     ///< the simulator says so
+  std::string name;    ///< "cuda" or "simulator"
+  std::string device;  ///< "NVIDIA H200" or "PTX simulator (model of sm_90a)"
+  std::string driver;  ///< versions; empty on the simulator
+  std::string runtime;
+  int multiprocessors = 0;  ///< 0 on the simulator
+  std::uint64_t l2_bytes = 0;
+  bool is_model = false;  ///< the simulator says so
 };
 
-/// A device allocation owned by its backend. Move-only handle semantics by id; freed by Backend::release.
+/// A device allocation owned by its backend. Move-only handle semantics by id; freed by
+/// Backend::release.
 struct BufferHandle {
-    std::uint64_t id = 0;
-    std::size_t bytes = 0;
+  std::uint64_t id = 0;
+  std::size_t bytes = 0;
 };
 
-/// Runs programs. Not thread-safe: one backend per thread. Errors of the environment throw EnvironmentError;
-/// what kernels do wrong comes back in the report.
+/// Runs programs. Not thread-safe: one backend per thread. Errors of the environment throw
+/// EnvironmentError; what kernels do wrong comes back in the report.
 class Backend {
-  public:
-    virtual ~Backend() = default;
-    virtual const BackendInfo& info() const = 0;
+ public:
+  virtual ~Backend() = default;
+  virtual const BackendInfo& info() const = 0;
 
-    virtual BufferHandle allocate(const std::string& name, std::size_t bytes) = 0;
-    virtual void release(BufferHandle buffer) = 0;
-    virtual void upload(BufferHandle buffer, std::span<const std::byte> bytes) = 0;
-    virtual void download(BufferHandle buffer, std::span<std::byte> bytes) = 0;
-    /// 32-bit pattern over the whole buffer.
-    virtual void fill(BufferHandle buffer, std::uint32_t word) = 0;
+  virtual BufferHandle allocate(const std::string& name, std::size_t bytes) = 0;
+  virtual void release(BufferHandle buffer) = 0;
+  virtual void upload(BufferHandle buffer, std::span<const std::byte> bytes) = 0;
+  virtual void download(BufferHandle buffer, std::span<std::byte> bytes) = 0;
+  /// 32-bit pattern over the whole buffer.
+  virtual void fill(BufferHandle buffer, std::uint32_t word) = 0;
 
-    /// One execution. `bindings` are what buffer indices in the program refer to. The perturbation's schedule
-    /// fields and `schedule_seed` drive the simulator; CUDA honours what applies to one execution.
-    virtual ExecutionReport execute(const Program& program, std::span<const BufferHandle> bindings,
-                                    const Perturbation& perturbation, std::uint64_t schedule_seed,
-                                    RaceMode race) = 0;
+  /// One execution. `bindings` are what buffer indices in the program refer to. The perturbation's
+  /// schedule fields and `schedule_seed` drive the simulator; CUDA honours what applies to one
+  /// execution.
+  virtual ExecutionReport execute(const Program& program, std::span<const BufferHandle> bindings,
+                                  const Perturbation& perturbation, std::uint64_t schedule_seed,
+                                  RaceMode race) = 0;
 
-    /// Many trials of a plan: inputs, oracle, subject, comparison. The schedule seed of trial i is
-    /// mix64(trial_seed(seed, i)); its inputs use trial_seed(seed, i) with fresh inputs, else trial_seed(seed, 0).
-    virtual TrialResult run_trials(const TrialPlan& plan, const TrialRequest& request) = 0;
+  /// Many trials of a plan: inputs, oracle, subject, comparison. The schedule seed of trial i is
+  /// mix64(trial_seed(seed, i)); its inputs use trial_seed(seed, i) with fresh inputs, else
+  /// trial_seed(seed, 0).
+  virtual TrialResult run_trials(const TrialPlan& plan, const TrialRequest& request) = 0;
 
-    /// Nanoseconds of device time of each of `samples` steady-state runs (CUDA: graph replays of `inner` launches,
-    /// L2-cold when `cold`; buffers rotate). Throws UnsupportedError where timing means nothing (simulator).
-    struct Timing {
-        std::vector<double> graph_ns;   ///< per launch
-        std::vector<double> event_ns;   ///< single launch between two events
-    };
-    virtual Timing time_program(const TrialPlan& plan, std::uint32_t samples, bool cold) = 0;
+  /// Nanoseconds of device time of each of `samples` steady-state runs (CUDA: graph replays of
+  /// `inner` launches, L2-cold when `cold`; buffers rotate). Throws UnsupportedError where timing
+  /// means nothing (simulator).
+  struct Timing {
+    std::vector<double> graph_ns;  ///< per launch
+    std::vector<double> event_ns;  ///< single launch between two events
+  };
+  virtual Timing time_program(const TrialPlan& plan, std::uint32_t samples, bool cold) = 0;
 };
 
 }  // namespace faultline::core

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled kernels as data: PTX text, sm_90a cubin and the source text behind their line information.
+// Compiled kernels as data: PTX text, sm_90a cubin and the source text behind their line
+// information.
 #pragma once
 
 #include <cstddef>
@@ -13,25 +14,26 @@ namespace faultline::core {
 
 /// One source file, project-relative path.
 struct EmbeddedSource {
-    std::string_view path;
-    std::string_view text;
+  std::string_view path;
+  std::string_view text;
 };
 
 /// What faultline_kernels() puts into the binary for one .cu file.
 struct EmbeddedModule {
-    std::string_view name;
-    std::string_view ptx;
-    std::span<const std::byte> cubin;
-    std::span<const EmbeddedSource> sources;
+  std::string_view name;
+  std::string_view ptx;
+  std::span<const std::byte> cubin;
+  std::span<const EmbeddedSource> sources;
 };
 
 /// A module that programs refer to. Immutable once made.
 struct Module {
-    std::string name;
-    std::string ptx;
-    std::vector<std::byte> cubin;  ///< empty: PTX only (the CUDA backend then lets the driver compile it)
-    std::vector<std::pair<std::string, std::string>> sources;  ///< path, text
-    std::string hash;              ///< 16 hexadecimal digits over PTX and cubin: which code ran
+  std::string name;
+  std::string ptx;
+  std::vector<std::byte>
+      cubin;  ///< empty: PTX only (the CUDA backend then lets the driver compile it)
+  std::vector<std::pair<std::string, std::string>> sources;  ///< path, text
+  std::string hash;  ///< 16 hexadecimal digits over PTX and cubin: which code ran
 };
 using ModuleRef = std::shared_ptr<const Module>;
 

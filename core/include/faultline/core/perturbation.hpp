@@ -19,27 +19,29 @@ enum class CoResident : std::uint8_t { none, memory_stress, compute_stress };
 /// CUDA: how the host waits between trials.
 enum class HostWait : std::uint8_t { none, spin, sleep };
 
-/// One arm's perturbation; fields combine. The default is "none": a tight loop over resident buffers with inputs
-/// fixed per arm. A field that a backend does not know makes the arm `skipped` there, with the reason.
+/// One arm's perturbation; fields combine. The default is "none": a tight loop over resident
+/// buffers with inputs fixed per arm. A field that a backend does not know makes the arm `skipped`
+/// there, with the reason.
 struct Perturbation {
-    std::string name = "none";
-    // CUDA
-    bool sync_each = false;            ///< device synchronisation after every launch
-    HostWait wait = HostWait::none;
-    std::uint64_t wait_ns = 0;
-    bool reload_module = false;        ///< fresh module load per trial
-    std::uint64_t pool_bytes = 0;      ///< rotate pooled inputs over this many bytes (0: one resident copy)
-    bool flush_l2 = false;
-    CoResident co_resident = CoResident::none;
-    std::uint32_t graph_trials = 0;    ///< > 0: trials per captured graph, replayed
-    std::uint32_t batch = 1;           ///< trials in one grid
-    double ctas_per_sm = 0.0;          ///< > 0: batch is raised until the grid has this many CTAs per SM
-    bool fresh_inputs = false;         ///< new inputs every trial (otherwise one input set per arm)
-    // Simulator
-    SchedulePolicy policy = SchedulePolicy::random;
-    CopyLateness lateness = CopyLateness::random;
+  std::string name = "none";
+  // CUDA
+  bool sync_each = false;  ///< device synchronisation after every launch
+  HostWait wait = HostWait::none;
+  std::uint64_t wait_ns = 0;
+  bool reload_module = false;  ///< fresh module load per trial
+  std::uint64_t pool_bytes =
+      0;  ///< rotate pooled inputs over this many bytes (0: one resident copy)
+  bool flush_l2 = false;
+  CoResident co_resident = CoResident::none;
+  std::uint32_t graph_trials = 0;  ///< > 0: trials per captured graph, replayed
+  std::uint32_t batch = 1;         ///< trials in one grid
+  double ctas_per_sm = 0.0;   ///< > 0: batch is raised until the grid has this many CTAs per SM
+  bool fresh_inputs = false;  ///< new inputs every trial (otherwise one input set per arm)
+  // Simulator
+  SchedulePolicy policy = SchedulePolicy::random;
+  CopyLateness lateness = CopyLateness::random;
 
-    friend bool operator==(const Perturbation&, const Perturbation&) = default;
+  friend bool operator==(const Perturbation&, const Perturbation&) = default;
 };
 
 std::string_view name_of(SchedulePolicy policy);
@@ -47,8 +49,9 @@ std::string_view name_of(CopyLateness lateness);
 std::string_view name_of(CoResident co_resident);
 std::string_view name_of(HostWait wait);
 
-/// "policy=random,lateness=lazy" or "wait=sleep,wait_ns=1000000,flush_l2=1": only fields that differ from the
-/// default, the name first. parse_perturbation(to_text(p)) == p. UsageError on bad text.
+/// "policy=random,lateness=lazy" or "wait=sleep,wait_ns=1000000,flush_l2=1": only fields that
+/// differ from the default, the name first. parse_perturbation(to_text(p)) == p. UsageError on bad
+/// text.
 std::string to_text(const Perturbation& perturbation);
 Perturbation parse_perturbation(std::string_view text);
 
