@@ -198,6 +198,9 @@ void describe(A& a, T& x) {
   a("wilson95", x.wilson95);
   a("upper95", x.upper95);
   a("token", x.token);
+  a("failed_here_only", x.failed_here_only);
+  a("failed_there_only", x.failed_there_only);
+  a("log_e", x.log_e);
 }
 
 template <class A, Is<ConfigEvidence> T>
@@ -239,6 +242,10 @@ void describe(A& a, T& x) {
   a("median_error", x.median_error);
   a("largest_error", x.largest_error);
   a("rounding_explained", x.rounding_explained);
+  a("same_poison_pairs", x.same_poison_pairs);
+  a("same_poison_differing", x.same_poison_differing);
+  a("other_poison_pairs", x.other_poison_pairs);
+  a("other_poison_differing", x.other_poison_differing);
 }
 
 template <class A, Is<Evidence> T>
