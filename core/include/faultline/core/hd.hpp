@@ -6,7 +6,6 @@
 
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
 #error "faultline must not be compiled with -ffast-math: it would remove the NaN checks"
-"faultline must not be compiled with -ffast-math or -ffinite-math-only: it would remove NaN checks"
 #endif
 
 #if defined(__CUDACC__)
