@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Evidence in, verdict out. Nothing here runs a kernel, reads a clock or a file.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "faultline/core/evidence.hpp"
+#include "faultline/core/verdict.hpp"
+
+namespace faultline::diagnosis {
+
+/// The verdict on a run: outcome, one summary line, findings ranked by severity and confidence.
+/// A pure function: equal evidence gives an equal verdict, and the order of arms, configs, races
+/// and provenance entries does not matter. docs/verdicts.md states every rule.
+core::Verdict diagnose(const core::Evidence& evidence);
+
+/// The classes that some rule can produce, in the order of the enumeration.
+std::vector<core::FindingClass> produced_classes();
+
+}  // namespace faultline::diagnosis

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "faultline/diagnosis/diagnose.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "facts.hpp"
+#include "rules/rule.hpp"
+#include "words.hpp"
+
+namespace faultline::diagnosis {
+namespace {
+
+using core::Finding;
+using core::FindingClass;
+using core::Outcome;
+using core::Severity;
+
+/// Below this an explanation is too weak to be the verdict; it is named as what comes closest.
+constexpr double kConvincing = 0.5;
+
+bool makes_inconclusive(FindingClass finding) {
+  return finding == FindingClass::no_evidence || finding == FindingClass::vacuous ||
+         finding == FindingClass::bound_vacuous || finding == FindingClass::timing_contaminated;
+}
+
+bool is_failure(const Finding& finding) {
+  return finding.severity == Severity::error && !makes_inconclusive(finding.finding);
+}
+
+bool contains(const std::vector<Finding>& findings, FindingClass wanted) {
+  return std::any_of(findings.begin(), findings.end(),
+                     [&](const Finding& f) { return f.finding == wanted; });
+}
+
+/// The best explanation of the wrong values, its runner-up filled in from the next best.
+void add_explanation(const Facts& facts, std::vector<Finding> explanations,
+                     std::vector<Finding>& findings) {
+  std::stable_sort(explanations.begin(), explanations.end(),
+                   [](const Finding& a, const Finding& b) { return a.confidence > b.confidence; });
+  Finding* best = explanations.empty() ? nullptr : &explanations.front();
+  if (facts.any_race_error()) {
+    // The races explain the values of the trials that raced. Only something else, and something
+    // certain, is worth saying beside them.
+    if (best && best->confidence >= 0.8 && facts.wrong_without_race()) findings.push_back(*best);
+    return;
+  }
+  if (!facts.any_wrong()) return;
+  if (contains(findings, FindingClass::bound_vacuous)) return;
+  if (!best || best->confidence < kConvincing) {
+    findings.push_back(unknown_finding(facts, best));
+    return;
+  }
+  if (explanations.size() > 1 && explanations[1].confidence >= kConvincing &&
+      explanations[1].finding != best->finding) {
+    best->runner_up = explanations[1].finding;
+    best->runner_up_reason =
+        fmt::format("it fits less well ({:.2f} against {:.2f}): {}", explanations[1].confidence,
+                    best->confidence, explanations[1].headline);
+  }
+  findings.push_back(*best);
+}
+
+void rank(std::vector<Finding>& findings) {
+  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
+    if (a.severity != b.severity) return a.severity > b.severity;
+    return a.confidence > b.confidence;
+  });
+}
+
+std::string classes_text(const std::vector<Finding>& findings, bool (*wanted)(const Finding&)) {
+  std::vector<std::string> names;
+  for (const Finding& finding : findings) {
+    if (!wanted(finding)) continue;
+    const std::string name(core::name_of(finding.finding));
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string clean_summary(const Facts& facts) {
+  const core::Evidence& evidence = facts.evidence;
+  std::string text = fmt::format("{}: 0 of {} failed, rate {}", subject_text(evidence),
+                                 plural(facts.trials, "trial"), upper_bound_text(facts.trials));
+  if (!facts.configs.empty()) {
+    std::set<std::string> problems, configs;
+    for (const core::ConfigEvidence* cell : facts.configs) {
+      problems.insert(cell->problem);
+      configs.insert(cell->config);
+    }
+    text += fmt::format("; {} x {}", plural(problems.size(), "problem"),
+                        plural(configs.size(), "config"));
+  }
+  if (facts.compared_elements > 0) {
+    double worst = 0.0;
+    for (const core::OutputTotals& output : facts.outputs) {
+      worst = std::max(worst, output.worst_ratio);
+    }
+    text += fmt::format("; worst error {} of the bound", number(worst));
+  } else {
+    text += "; no values were compared";
+  }
+  if (facts.skipped > 0) text += fmt::format("; {} skipped", facts.skipped);
+  return text;
+}
+
+std::string skip_reasons(const core::Evidence& evidence) {
+  std::set<std::string> reasons;
+  auto add = [&](const core::TrialResult& result) {
+    if (result.skipped) reasons.insert(result.note.empty() ? "no reason given" : result.note);
+  };
+  for (const core::ArmEvidence& arm : evidence.arms) add(arm.result);
+  for (const core::ConfigEvidence& cell : evidence.configs) add(cell.result);
+  return fmt::format("{}", fmt::join(reasons, "; "));
+}
+
+}  // namespace
+
+core::Verdict diagnose(const core::Evidence& evidence) {
+  const Facts facts(evidence);
+  core::Verdict verdict;
+  std::vector<Finding> explanations;
+  for (const Rule& rule : rules()) {
+    std::optional<Finding> finding = rule.examine(facts);
+    if (!finding) continue;
+    (rule.kind == Rule::Kind::fact ? verdict.findings : explanations)
+        .push_back(std::move(*finding));
+  }
+  add_explanation(facts, std::move(explanations), verdict.findings);
+
+  const std::optional<Finding> trouble = find_instrument_trouble(facts);
+  if (trouble) verdict.findings.insert(verdict.findings.begin(), *trouble);
+  // Whatever the rules say: a failed trial is a failure.
+  const bool explained =
+      std::any_of(verdict.findings.begin(), verdict.findings.end(), is_failure) ||
+      contains(verdict.findings, FindingClass::bound_vacuous);
+  if (facts.failed > 0 && !explained) verdict.findings.push_back(unknown_finding(facts, nullptr));
+  rank(verdict.findings);
+
+  const bool failed = std::any_of(verdict.findings.begin(), verdict.findings.end(), is_failure);
+  const bool open =
+      std::any_of(verdict.findings.begin(), verdict.findings.end(), [](const Finding& f) {
+        return makes_inconclusive(f.finding) && f.severity != Severity::note;
+      });
+  const std::string first = verdict.findings.empty() ? "" : verdict.findings.front().headline;
+  const char* cut = evidence.interrupted ? " (interrupted: what ran so far)" : "";
+
+  if (trouble) {
+    verdict.outcome = Outcome::error;
+    verdict.summary = fmt::format("error: {}{}", trouble->headline, cut);
+  } else if (failed) {
+    verdict.outcome = Outcome::fail;
+    verdict.summary =
+        fmt::format("fail({}): {}{}", classes_text(verdict.findings, is_failure), first, cut);
+  } else if (facts.trials == 0 && facts.skipped > 0 && facts.results.empty()) {
+    verdict.outcome = Outcome::skipped;
+    verdict.summary = fmt::format("skipped: {}", skip_reasons(evidence));
+  } else if (open) {
+    verdict.outcome = Outcome::inconclusive;
+    const auto wanted = [](const Finding& f) { return makes_inconclusive(f.finding); };
+    const auto reason = std::find_if(verdict.findings.begin(), verdict.findings.end(), wanted);
+    verdict.summary = fmt::format("inconclusive({}): {}{}", classes_text(verdict.findings, wanted),
+                                  reason->headline, cut);
+  } else if (facts.trials == 0) {
+    verdict.outcome = Outcome::inconclusive;
+    verdict.summary =
+        fmt::format("inconclusive: no trial of {} was finished{}", subject_text(evidence), cut);
+  } else if (evidence.interrupted) {
+    verdict.outcome = Outcome::inconclusive;
+    verdict.summary =
+        fmt::format("inconclusive: interrupted before the plan was done; {}", clean_summary(facts));
+  } else {
+    verdict.outcome = Outcome::pass;
+    verdict.summary = fmt::format("pass: {}", clean_summary(facts));
+    const std::string warnings = classes_text(
+        verdict.findings, [](const Finding& f) { return f.severity == Severity::warning; });
+    if (!warnings.empty()) verdict.summary += fmt::format("; warnings: {}", warnings);
+  }
+  return verdict;
+}
+
+std::vector<FindingClass> produced_classes() {
+  std::set<FindingClass> classes{FindingClass::unknown};
+  for (const Rule& rule : rules()) classes.insert(rule.finding);
+  return {classes.begin(), classes.end()};
+}
+
+}  // namespace faultline::diagnosis

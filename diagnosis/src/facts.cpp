@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "facts.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "faultline/diagnosis/totals.hpp"
+#include "words.hpp"
+
+namespace faultline::diagnosis {
+namespace {
+
+auto arm_key(const core::ArmEvidence& arm) {
+  const core::TrialResult& r = arm.result;
+  return std::tuple(core::to_text(arm.perturbation), r.trials, r.failed, r.first_failed_trial);
+}
+
+auto config_key(const core::ConfigEvidence& cell) {
+  return std::tuple(cell.problem, cell.config, cell.result.trials, cell.result.failed);
+}
+
+auto provenance_key(const core::ProvenanceEvidence& p) {
+  // Most matches first; the rest only makes the order total.
+  return std::tuple(-static_cast<double>(p.matched), p.output, p.destination, p.source, p.wrong);
+}
+
+std::string arm_name(const core::ArmEvidence& arm) { return arm.perturbation.name; }
+
+std::string rate_with_interval(const core::ArmEvidence& arm) {
+  return fmt::format("{} of {} (95 % interval {:.2g} to {:.2g})", count(arm.result.wrong_values),
+                     count(arm.result.trials), arm.wilson95.low, arm.wilson95.high);
+}
+
+}  // namespace
+
+Facts::Facts(const core::Evidence& given) : evidence(given) {
+  for (const core::ArmEvidence& arm : given.arms) {
+    if (arm.result.skipped) {
+      ++skipped;
+    } else {
+      arms.push_back(&arm);
+    }
+  }
+  for (const core::ConfigEvidence& cell : given.configs) {
+    if (cell.result.skipped) {
+      ++skipped;
+    } else {
+      configs.push_back(&cell);
+    }
+  }
+  std::stable_sort(arms.begin(), arms.end(),
+                   [](auto* a, auto* b) { return arm_key(*a) < arm_key(*b); });
+  std::stable_sort(configs.begin(), configs.end(),
+                   [](auto* a, auto* b) { return config_key(*a) < config_key(*b); });
+  for (const auto* arm : arms) results.push_back(&arm->result);
+  for (const auto* cell : configs) results.push_back(&cell->result);
+
+  for (const core::RaceReport& race : given.races) merge_race(races, race);
+  if (races.empty()) {
+    for (const auto* result : results) {
+      for (const core::RaceReport& race : result->races) merge_race(races, race);
+    }
+  }
+  sort_races(races);
+  provenance = given.provenance;
+  std::sort(provenance.begin(), provenance.end(),
+            [](const auto& a, const auto& b) { return provenance_key(a) < provenance_key(b); });
+  merge_accesses(accesses, given.accesses);
+  std::sort(accesses.begin(), accesses.end(), [](const auto& a, const auto& b) {
+    return std::tuple(a.where.file, a.where.line, a.instruction, a.is_write) <
+           std::tuple(b.where.file, b.where.line, b.instruction, b.is_write);
+  });
+  outputs = total_outputs(results);
+
+  for (const auto* result : results) {
+    trials += result->trials;
+    failed += result->failed;
+    wrong_values += result->wrong_values;
+    raced += result->raced;
+    abnormal += result->abnormal;
+    for (const core::OutputTotals& output : result->outputs) {
+      compared_elements += output.compared_elements;
+    }
+  }
+}
+
+bool Facts::any_race_error() const {
+  return std::any_of(races.begin(), races.end(), [](const auto& r) { return !r.note_only; });
+}
+
+bool Facts::wrong_without_race() const {
+  return std::any_of(results.begin(), results.end(),
+                     [](const auto* r) { return r->wrong_values > 0 && r->raced == 0; });
+}
+
+double Facts::poison_share() const {
+  std::uint64_t poison = 0, bad = 0;
+  for (const core::OutputTotals& output : outputs) {
+    poison += output.poison;
+    bad += output.bad_elements;
+  }
+  return bad == 0 ? 0.0 : static_cast<double>(poison) / static_cast<double>(bad);
+}
+
+PoisonPattern poison_pattern(const core::TrialResult& result) {
+  constexpr std::uint64_t kPoisons = 3;  // core::poison_word rotates through three
+  if (result.failed == 0 || result.failures.size() != result.failed ||
+      result.trials < 2 * kPoisons) {
+    return PoisonPattern::unknown;
+  }
+  if (result.failed == result.trials) return PoisonPattern::every_trial;
+  std::array<std::uint64_t, kPoisons> failures{};
+  for (const core::FailedTrial& failure : result.failures) ++failures[failure.trial % kPoisons];
+  for (std::uint64_t n : failures) {
+    if (n != 0 && n < result.trials / kPoisons) return PoisonPattern::unrelated;
+  }
+  return std::any_of(failures.begin(), failures.end(), [](auto n) { return n == 0; })
+             ? PoisonPattern::poison_decides
+             : PoisonPattern::unrelated;
+}
+
+std::vector<std::string> timing_dependence(const Facts& facts) {
+  std::vector<const core::ArmEvidence*> fixed;
+  for (const core::ArmEvidence* arm : facts.arms) {
+    if (!arm->perturbation.fresh_inputs && arm->result.trials > 0) fixed.push_back(arm);
+  }
+  std::vector<std::string> sentences;
+
+  const core::ArmEvidence* intermittent = nullptr;
+  for (const core::ArmEvidence* arm : fixed) {
+    const core::TrialResult& r = arm->result;
+    const bool sometimes = r.wrong_values > 0 && r.wrong_values < r.trials;
+    if (!sometimes || poison_pattern(r) == PoisonPattern::poison_decides) continue;
+    if (!intermittent || r.wrong_values > intermittent->result.wrong_values) intermittent = arm;
+  }
+  if (intermittent) {
+    sentences.push_back(
+        fmt::format("with the same inputs every time, arm '{}' gave wrong values in {} trials: "
+                    "something other than the data decides",
+                    arm_name(*intermittent), rate_with_interval(*intermittent)));
+  }
+
+  const core::ArmEvidence *highest = nullptr, *lowest = nullptr;
+  for (const core::ArmEvidence* arm : fixed) {
+    if (!highest || arm->wilson95.low > highest->wilson95.low) highest = arm;
+    if (!lowest || arm->wilson95.high < lowest->wilson95.high) lowest = arm;
+  }
+  if (highest && highest != lowest && highest->result.wrong_values > 0 &&
+      poison_pattern(highest->result) != PoisonPattern::poison_decides &&
+      highest->wilson95.low > lowest->wilson95.high) {
+    sentences.push_back(fmt::format(
+        "the rate depends on what runs around the kernel: '{}' {}, '{}' {}, on the same inputs",
+        arm_name(*highest), rate_with_interval(*highest), arm_name(*lowest),
+        rate_with_interval(*lowest)));
+  }
+
+  const core::ArmEvidence* strongest = nullptr;
+  for (const core::ArmEvidence* arm : facts.arms) {
+    if (!strongest || arm->log_e > strongest->log_e) strongest = arm;
+  }
+  // One claim per arm was tried: alpha = 0.05 is shared among them.
+  if (strongest && facts.any_wrong() &&
+      strongest->log_e >= std::log(20.0 * static_cast<double>(facts.arms.size()))) {
+    sentences.push_back(fmt::format(
+        "paired by trial number with the unperturbed arm, '{}' failed alone in {} pairs and "
+        "'none' alone in {}: E = 10^{:.1f}, the failure rate DEPENDS on it (alpha 0.05 over {} "
+        "arms)",
+        arm_name(*strongest), count(strongest->failed_here_only),
+        count(strongest->failed_there_only), strongest->log_e / std::log(10.0), facts.arms.size()));
+  }
+
+  const auto& shape = facts.evidence.error_shape;
+  if (shape && shape->same_poison_differing > 0) {
+    sentences.push_back(fmt::format(
+        "of {} pairs of failing trials with equal inputs and equal poison, {} gave different bits",
+        count(shape->same_poison_pairs), count(shape->same_poison_differing)));
+  }
+  return sentences;
+}
+
+bool same_tiles_every_time(const Facts& facts) {
+  bool any = false;
+  for (const core::TrialResult* result : facts.results) {
+    for (const core::OutputTotals& output : result->outputs) {
+      if (output.bad_trials == 0) continue;
+      for (const core::TileTotals& tile : output.tiles) {
+        if (tile.bad_trials == 0) continue;
+        any = true;
+        if (tile.bad_trials != output.bad_trials) return false;
+        if (tile.bad_elements % tile.bad_trials != 0) return false;
+      }
+    }
+  }
+  return any;
+}
+
+std::vector<const core::OutputTotals*> wrong_outputs(const Facts& facts) {
+  std::vector<const core::OutputTotals*> wrong;
+  for (const core::OutputTotals& output : facts.outputs) {
+    if (output.bad_elements > 0) wrong.push_back(&output);
+  }
+  std::stable_sort(wrong.begin(), wrong.end(), [](const auto* a, const auto* b) {
+    return std::tuple(b->bad_trials, b->bad_elements, a->name) <
+           std::tuple(a->bad_trials, a->bad_elements, b->name);
+  });
+  return wrong;
+}
+
+BufferReuse buffer_reuse(const Facts& facts) {
+  BufferReuse reuse;
+  for (const core::ProvenanceEvidence& entry : facts.provenance) {
+    reuse.wrong += entry.wrong;
+    if (entry.source < 0 || entry.pipeline_depth <= 0) continue;
+    if (entry.source == entry.destination) continue;
+    if (entry.destination % entry.pipeline_depth != entry.source % entry.pipeline_depth) continue;
+    reuse.matched_same_buffer += entry.matched;
+    if (!reuse.strongest || entry.matched > reuse.strongest->matched) reuse.strongest = entry;
+  }
+  return reuse;
+}
+
+}  // namespace faultline::diagnosis

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The evidence seen from the side of the rules: sorted, summed, with the questions that several
+// rules ask answered once.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "faultline/core/evidence.hpp"
+
+namespace faultline::diagnosis {
+
+/// How failures of one result follow the poison, which rotates with the trial number.
+enum class PoisonPattern : std::uint8_t {
+  unknown,        ///< too few trials, no failure, or the list of failures was cut short
+  unrelated,      ///< some poison value saw both failing and passing trials
+  every_trial,    ///< every trial failed
+  poison_decides  ///< each poison value always failed or never did, and both occur
+};
+
+struct Facts {
+  explicit Facts(const core::Evidence& evidence);
+
+  const core::Evidence& evidence;
+
+  // In canonical order, whatever the order in the evidence. Skipped ones are left out.
+  std::vector<const core::ArmEvidence*> arms;
+  std::vector<const core::ConfigEvidence*> configs;
+  std::vector<const core::TrialResult*> results;  ///< of both
+  std::vector<core::RaceReport> races;            ///< merged over everything, errors first
+  std::vector<core::ProvenanceEvidence> provenance;
+  std::vector<core::AccessStatistics> accesses;
+  std::vector<core::OutputTotals> outputs;
+
+  std::uint64_t trials = 0, failed = 0, wrong_values = 0, raced = 0, abnormal = 0;
+  std::uint64_t compared_elements = 0;
+  std::size_t skipped = 0;  ///< arms and configs that did not run
+
+  bool any_race_error() const;
+  bool any_wrong() const { return wrong_values > 0; }
+  /// Some trial with wrong values was not reported as a race: the races do not explain everything.
+  bool wrong_without_race() const;
+  /// Fraction of all wrong elements that hold the poison or are not finite.
+  double poison_share() const;
+};
+
+PoisonPattern poison_pattern(const core::TrialResult& result);
+
+/// Why the failures depend on timing and on nothing else, as sentences, strongest first. Empty when
+/// the evidence does not show it.
+std::vector<std::string> timing_dependence(const Facts& facts);
+
+/// Every failing trial of every result hit the same tiles.
+bool same_tiles_every_time(const Facts& facts);
+
+/// Outputs with wrong elements, the one with most wrong trials first.
+std::vector<const core::OutputTotals*> wrong_outputs(const Facts& facts);
+
+/// Share of wrong elements whose content is the data of another tile of the same pipeline buffer,
+/// and the strongest such entry.
+struct BufferReuse {
+  std::uint64_t wrong = 0, matched_same_buffer = 0;
+  std::optional<core::ProvenanceEvidence> strongest;
+  double share() const {
+    return wrong == 0 ? 0.0 : static_cast<double>(matched_same_buffer) / static_cast<double>(wrong);
+  }
+};
+BufferReuse buffer_reuse(const Facts& facts);
+
+}  // namespace faultline::diagnosis

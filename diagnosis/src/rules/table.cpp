@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rule.hpp"
+
+namespace faultline::diagnosis {
+namespace {
+
+using enum core::FindingClass;
+constexpr Rule kRules[] = {
+    {hang, Rule::Kind::fact, find_abnormal_hang},
+    {crash, Rule::Kind::fact, find_abnormal_crash},
+    {race_async, Rule::Kind::fact, find_race_async},
+    {race_shared, Rule::Kind::fact, find_race_shared},
+    {race_grid, Rule::Kind::fact, find_race_grid},
+    {race_stream, Rule::Kind::fact, find_race_stream},
+    {race_async, Rule::Kind::fact, find_race_note},
+    {race_async, Rule::Kind::explanation, find_race_async_by_values},
+    {race_shared, Rule::Kind::explanation, find_race_shared_by_values},
+    {missed_write, Rule::Kind::explanation, find_missed_write},
+    {uninitialised, Rule::Kind::explanation, find_uninitialised},
+    {tail, Rule::Kind::explanation, find_tail},
+    {config, Rule::Kind::explanation, find_config},
+    {systematic_offset, Rule::Kind::explanation, find_systematic_offset},
+    {nondeterminism_benign, Rule::Kind::fact, find_benign_nondeterminism},
+    {output_rounding, Rule::Kind::fact, find_output_rounding},
+    {slow_uncoalesced, Rule::Kind::fact, find_slow_uncoalesced},
+    {slow_bank_conflicts, Rule::Kind::fact, find_slow_bank_conflicts},
+    {vacuous, Rule::Kind::fact, find_vacuous},
+    {bound_vacuous, Rule::Kind::fact, find_bound_vacuous},
+    {no_evidence, Rule::Kind::fact, find_no_evidence},
+};
+
+}  // namespace
+
+std::span<const Rule> rules() { return kRules; }
+
+}  // namespace faultline::diagnosis

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// uninitialised: the kernel reads memory that nobody wrote. With the poison fixed the wrong values
+// repeat bit for bit; with another poison they change, or the failure comes and goes with it.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "../words.hpp"
+#include "rule.hpp"
+
+namespace faultline::diagnosis {
+
+std::optional<core::Finding> find_uninitialised(const Facts& facts) {
+  if (!facts.any_wrong() || facts.poison_share() >= 0.5) return std::nullopt;
+  core::Finding finding;
+  finding.finding = core::FindingClass::uninitialised;
+  finding.severity = core::Severity::error;
+  finding.confidence = 0.0;
+
+  const auto& shape = facts.evidence.error_shape;
+  if (shape && shape->other_poison_pairs > 0 && shape->same_poison_differing == 0 &&
+      shape->other_poison_differing == shape->other_poison_pairs) {
+    finding.confidence = shape->same_poison_pairs > 0 ? 0.93 : 0.6;
+    finding.evidence.push_back(fmt::format(
+        "with equal inputs, {} of failing trials with another poison gave other bits, and {} of {} "
+        "with the same poison did",
+        plural(shape->other_poison_differing, "pair"), count(shape->same_poison_differing),
+        count(shape->same_poison_pairs)));
+  }
+  for (const core::TrialResult* result : facts.results) {
+    if (poison_pattern(*result) != PoisonPattern::poison_decides) continue;
+    finding.confidence = std::max(finding.confidence, 0.9);
+    finding.evidence.push_back(
+        fmt::format("whether a trial fails depends on the poison alone: {} trials, all of those "
+                    "with some of the poison patterns and none with the others",
+                    share(result->failed, result->trials)));
+    break;
+  }
+  std::uint64_t not_finite = 0, bad = 0;
+  for (const core::OutputTotals& output : facts.outputs) {
+    not_finite += output.not_finite;
+    bad += output.bad_elements;
+  }
+  if (not_finite > 0 && not_finite * 10 >= bad * 9 && same_tiles_every_time(facts)) {
+    finding.confidence = std::max(finding.confidence, 0.55);
+    finding.evidence.push_back(fmt::format(
+        "{} wrong elements are NaN or Inf, in the same tiles every time; the inputs are finite",
+        share(not_finite, bad)));
+  }
+  if (finding.confidence == 0.0) return std::nullopt;
+
+  const std::vector<const core::OutputTotals*> wrong = wrong_outputs(facts);
+  finding.headline = fmt::format("{} computes {} from memory that was never written",
+                                 subject_text(facts.evidence), wrong.front()->name);
+  for (const core::OutputTotals* output : wrong) {
+    finding.evidence.push_back("wrong elements lie in " + wrong_tiles_text(*output));
+  }
+  const bool nan_only = finding.confidence < 0.6;
+  finding.runner_up =
+      nan_only ? core::FindingClass::special_values : core::FindingClass::missed_write;
+  finding.runner_up_reason =
+      nan_only ? "an overflow or 0 * Inf inside the kernel also gives NaN in fixed places"
+               : "elements that are never written equal the poison, these are computed from it";
+  finding.advice = "Look for a buffer, accumulator or padding that is read before its first write.";
+  return finding;
+}
+
+}  // namespace faultline::diagnosis
