@@ -49,6 +49,8 @@ struct Subject {
     std::function<std::vector<core::Config>(const core::Problem&, const std::string& variant)> configs;
     /// Problems that `verify` covers when none is given; `small` keeps them fit for the simulator.
     std::function<std::vector<core::Problem>(bool small)> verify_problems;
+    /// Problems that `bench` times when none is given; may be empty (then the default problem).
+    std::function<std::vector<core::Problem>()> bench_problems;
     std::vector<Variant> variants;                       ///< the first is the default
     std::function<std::vector<RoundingPoint>(const core::Problem&)> numeric_plan;
     bool deterministic = true;
