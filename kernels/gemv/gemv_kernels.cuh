@@ -436,7 +436,7 @@ __device__ __forceinline__ void gemv_pipelined(const T* A, const T* x, T* y, int
 
 // Threads a multiprocessor should hold. Left to itself ptxas aims at full occupancy and, to save the
 // registers, uses each load before it issues the next; this leaves room for U of them in flight.
-#define FAULTLINE_GEMV_RESIDENT(U) ((U) <= 2 ? 1792 : (U) <= 4 ? 1024 : 768)
+#define FAULTLINE_GEMV_RESIDENT(U) ((U) <= 2 ? 1536 : 768)
 
 // register-shaped: rows_per_block R, threads_per_row P, loads in flight U
 #define FAULTLINE_GEMV_REGISTER(VARIANT, DEFECT, D, T, R, P, U)                            \
