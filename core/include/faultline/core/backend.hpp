@@ -15,10 +15,10 @@ namespace faultline::core {
 
 /// Who ran it. Goes into every report.
 struct BackendInfo {
-  std::string name;    ///< "cuda" or "simulator"
-  std::string device;  ///< "NVIDIA H200" or "PTX simulator (model of sm_90a)"
-  std::string driver;  ///< versions; empty on the simulator
-  std::string runtime;
+  std::string name{};    ///< "cuda" or "simulator"
+  std::string device{};  ///< "NVIDIA H200" or "PTX simulator (model of sm_90a)"
+  std::string driver{};  ///< versions; empty on the simulator
+  std::string runtime{};
   int multiprocessors = 0;  ///< 0 on the simulator
   std::uint64_t l2_bytes = 0;
   bool is_model = false;  ///< the simulator says so

@@ -19,11 +19,11 @@ struct Interval {
 
 /// One arm of a campaign.
 struct ArmEvidence {
-  Perturbation perturbation;
-  TrialResult result;
-  Interval wilson95;     ///< of the failure rate
+  Perturbation perturbation{};
+  TrialResult result{};
+  Interval wilson95{};   ///< of the failure rate
   double upper95 = 1.0;  ///< one-sided upper bound on the rate when nothing failed: 1 - 0.05^(1/n)
-  std::string token;     ///< of the first failing trial; empty when none failed
+  std::string token{};   ///< of the first failing trial; empty when none failed
   /// Paired with the arm "none" by trial number: trials that failed here only, and there only; log
   /// of the e-value of "the rates differ" (docs/statistics.md). All 0 for "none" itself and without
   /// such an arm.
@@ -33,14 +33,14 @@ struct ArmEvidence {
 
 /// One (problem, config) cell of a verify sweep.
 struct ConfigEvidence {
-  std::string problem;  ///< values only, "n=3001 k=3000 dtype=f16"
-  std::string config;
-  TrialResult result;
+  std::string problem{};  ///< values only, "n=3001 k=3000 dtype=f16"
+  std::string config{};
+  TrialResult result{};
   bool failed = false;
   /// Error vector of the first output at the wrong elements, for "same error in every config": got
   /// - expected over a fixed sample of elements (the same for all configs of a problem), unrounded.
-  std::vector<double> error_sample;
-  std::string token;
+  std::vector<double> error_sample{};
+  std::string token{};
   std::int64_t tile_k = 0;     ///< length of the reduction tile in this config; 0: none
   std::int64_t reduction = 0;  ///< length of the reduction in this problem; 0: unknown
   std::int64_t tile_rows = 0;  ///< output rows per tile in this config; 0: none
@@ -51,7 +51,7 @@ struct ConfigEvidence {
 /// agree with the hypothesis within the bound, over all captures.
 struct ProvenanceEvidence {
   std::uint32_t output = 0;
-  std::string output_name;
+  std::string output_name{};
   std::int64_t destination = 0;
   std::int64_t source = 0;  ///< -1: no hypothesis matched
   std::uint64_t wrong = 0, matched = 0;
@@ -83,19 +83,19 @@ struct ErrorShapeEvidence {
 
 /// Everything that a verdict is a pure function of.
 struct Evidence {
-  std::string subject, variant;
-  std::string problem;  ///< first or only problem
-  std::string backend;
+  std::string subject{}, variant{};
+  std::string problem{};  ///< first or only problem
+  std::string backend{};
   bool backend_is_model = false;
   bool declared_deterministic = true;
-  std::string mode;  ///< "verify", "stress", "race", "replay"
-  std::vector<ArmEvidence> arms;
-  std::vector<ConfigEvidence> configs;
-  std::vector<ProvenanceEvidence> provenance;
-  std::vector<RaceReport> races;  ///< merged over arms and configs
-  std::vector<AccessStatistics> accesses;
-  std::optional<RepeatEvidence> repeat;
-  std::optional<ErrorShapeEvidence> error_shape;
+  std::string mode{};  ///< "verify", "stress", "race", "replay"
+  std::vector<ArmEvidence> arms{};
+  std::vector<ConfigEvidence> configs{};
+  std::vector<ProvenanceEvidence> provenance{};
+  std::vector<RaceReport> races{};  ///< merged over arms and configs
+  std::vector<AccessStatistics> accesses{};
+  std::optional<RepeatEvidence> repeat{};
+  std::optional<ErrorShapeEvidence> error_shape{};
   std::vector<std::string>
       null_outputs_accepted;  ///< fake outputs (zeros, constant, shuffled) that would pass
   bool interrupted = false;

@@ -20,19 +20,19 @@ enum class ExecutionStatus : std::uint8_t {
 std::string_view name_of(ExecutionStatus status);
 
 struct SourceLocation {
-  std::string file;  ///< project-relative
+  std::string file{};  ///< project-relative
   int line = 0;
-  std::string function;  ///< empty when unknown
+  std::string function{};  ///< empty when unknown
   friend bool operator==(const SourceLocation&, const SourceLocation&) = default;
 };
 
 /// One side of a race.
 struct AccessSite {
-  std::string kernel;
+  std::string kernel{};
   std::string
       instruction;  ///< opcode with modifiers, e.g. "ldmatrix.sync.aligned.m8n8.x4.shared.b16"
-  std::vector<SourceLocation> where;  ///< innermost first, then the inlined-at chain
-  std::string actor;  ///< "cta 0 warp 3 lane 4" or "cp.async.bulk completing on mbarrier full[0]"
+  std::vector<SourceLocation> where{};  ///< innermost first, then the inlined-at chain
+  std::string actor{};  ///< "cta 0 warp 3 lane 4" or "cp.async.bulk completing on mbarrier full[0]"
   bool is_write = false;
   bool async_proxy = false;
   friend bool operator==(const AccessSite&, const AccessSite&) = default;
@@ -47,22 +47,22 @@ std::string_view name_of(MemorySpace space);
 struct RaceReport {
   RaceKind kind = RaceKind::write_after_read;
   MemorySpace space = MemorySpace::shared;
-  std::string buffer;                          ///< variable or allocation name
+  std::string buffer{};                        ///< variable or allocation name
   std::uint64_t byte_begin = 0, byte_end = 0;  ///< range inside the buffer over all occurrences
-  AccessSite first, second;
+  AccessSite first{}, second{};
   bool cross_cta = false, cross_launch = false;
   bool missing_proxy_fence =
-      false;                 ///< ordered in the generic proxy; only a fence.proxy.async is absent
-  bool note_only = false;    ///< lenient mode: a note, not an error
-  std::uint64_t count = 1;   ///< conflicting cells
-  std::string missing_edge;  ///< one sentence: what would have ordered them
+      false;                   ///< ordered in the generic proxy; only a fence.proxy.async is absent
+  bool note_only = false;      ///< lenient mode: a note, not an error
+  std::uint64_t count = 1;     ///< conflicting cells
+  std::string missing_edge{};  ///< one sentence: what would have ordered them
   friend bool operator==(const RaceReport&, const RaceReport&) = default;
 };
 
 /// Global or shared accesses of one source line: how well warps use the memory system.
 struct AccessStatistics {
-  SourceLocation where;
-  std::string instruction;
+  SourceLocation where{};
+  std::string instruction{};
   MemorySpace space = MemorySpace::global;
   bool is_write = false;
   std::uint64_t requests = 0;  ///< warp-level requests
@@ -75,10 +75,10 @@ struct AccessStatistics {
 
 struct ExecutionReport {
   ExecutionStatus status = ExecutionStatus::completed;
-  std::string message;  ///< why not completed: one sentence with source location and values
-  std::vector<std::string> details;  ///< e.g. one line per blocked warp
-  std::vector<RaceReport> races;
-  std::vector<AccessStatistics> accesses;
+  std::string message{};  ///< why not completed: one sentence with source location and values
+  std::vector<std::string> details{};  ///< e.g. one line per blocked warp
+  std::vector<RaceReport> races{};
+  std::vector<AccessStatistics> accesses{};
   std::uint64_t thread_instructions = 0;
   std::uint64_t visible_steps = 0;
   std::uint64_t elapsed_ns = 0;  ///< provenance only

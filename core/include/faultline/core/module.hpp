@@ -28,12 +28,12 @@ struct EmbeddedModule {
 
 /// A module that programs refer to. Immutable once made.
 struct Module {
-  std::string name;
-  std::string ptx;
+  std::string name{};
+  std::string ptx{};
   std::vector<std::byte>
       cubin;  ///< empty: PTX only (the CUDA backend then lets the driver compile it)
-  std::vector<std::pair<std::string, std::string>> sources;  ///< path, text
-  std::string hash;  ///< 16 hexadecimal digits over PTX and cubin: which code ran
+  std::vector<std::pair<std::string, std::string>> sources{};  ///< path, text
+  std::string hash{};  ///< 16 hexadecimal digits over PTX and cubin: which code ran
 };
 using ModuleRef = std::shared_ptr<const Module>;
 

@@ -15,17 +15,17 @@ namespace faultline::core {
 /// Domain of one named integer, enumeration, dtype or real parameter.
 struct ParameterSpec {
   enum class Kind { integer, choice, dtype, real };
-  std::string name;
+  std::string name{};
   Kind kind = Kind::integer;
-  std::string description;            ///< one line, for `faultline list`
-  std::int64_t minimum = 1;           ///< integer
-  std::int64_t maximum = 1;           ///< integer
-  std::int64_t multiple_of = 1;       ///< integer
-  std::vector<std::int64_t> allowed;  ///< integer: non-empty = exactly these values
+  std::string description{};            ///< one line, for `faultline list`
+  std::int64_t minimum = 1;             ///< integer
+  std::int64_t maximum = 1;             ///< integer
+  std::int64_t multiple_of = 1;         ///< integer
+  std::vector<std::int64_t> allowed{};  ///< integer: non-empty = exactly these values
   std::vector<std::string>
       choices;  ///< choice: names; dtype: canonical dtype names; real: words allowed
   double real_minimum = 0.0, real_maximum = 0.0;
-  std::string default_value;  ///< as it would be written on the command line
+  std::string default_value{};  ///< as it would be written on the command line
 
   /// "integer in [16, 256], a multiple of 16" and the like, for messages and listings.
   std::string domain_text() const;
@@ -33,7 +33,7 @@ struct ParameterSpec {
 
 /// Ordered list of parameters. Order is the print order.
 struct Domain {
-  std::vector<ParameterSpec> parameters;
+  std::vector<ParameterSpec> parameters{};
   const ParameterSpec* find(std::string_view name) const;
 };
 
@@ -79,8 +79,8 @@ std::vector<Assignment::Value> parse_assignments(std::string_view text);
 
 /// A kernel's named dimensions, dtype and options, with the subject's name in front when printed.
 struct Problem {
-  std::string subject;
-  Assignment values;
+  std::string subject{};
+  Assignment values{};
   /// `gla_decode b=2 h=4 dk=64 dv=64 dtype=bf16`
   std::string line() const;
   friend bool operator==(const Problem&, const Problem&) = default;

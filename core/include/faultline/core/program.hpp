@@ -56,18 +56,18 @@ struct TensorMapArgument {
 using Argument = std::variant<BufferArgument, ScalarArgument, TensorMapArgument>;
 
 struct LaunchOperation {
-  ModuleRef module;
-  std::string entry;
+  ModuleRef module{};
+  std::string entry{};
   std::array<std::uint32_t, 3> grid{1, 1, 1}, block{1, 1, 1}, cluster{1, 1, 1};
   std::uint32_t dynamic_shared_bytes = 0;
-  std::vector<Argument> arguments;
+  std::vector<Argument> arguments{};
 };
 struct CopyOperation {
-  BufferArgument destination, source;
+  BufferArgument destination{}, source{};
   std::uint64_t bytes = 0;
 };
 struct FillOperation {
-  BufferArgument destination;
+  BufferArgument destination{};
   std::uint64_t bytes = 0;
   std::uint32_t word = 0;  ///< 32-bit pattern
 };
@@ -79,8 +79,8 @@ struct EventWaitOperation {
 };
 /// Arbitrary host work between launches; must not touch the device.
 struct HostStepOperation {
-  std::string name;
-  std::function<void()> step;
+  std::string name{};
+  std::function<void()> step{};
 };
 struct CaptureBeginOperation {
   std::uint32_t graph = 0;
@@ -91,7 +91,7 @@ struct CaptureEndOperation {
 /// Replay a captured graph; arguments of its launches stay those of capture time unless listed.
 struct ReplayOperation {
   std::uint32_t graph = 0;
-  std::vector<std::pair<OperationId, std::vector<Argument>>> changed_arguments;
+  std::vector<std::pair<OperationId, std::vector<Argument>>> changed_arguments{};
 };
 
 struct Operation {
@@ -105,15 +105,15 @@ struct Operation {
 
 /// Operations in issue order. Ids are unique; perturbations attach to them.
 struct Program {
-  std::string name;
-  std::vector<Operation> operations;
+  std::string name{};
+  std::vector<Operation> operations{};
 
   OperationId add(decltype(Operation::what) what, StreamId stream = 0);
 };
 
 /// Programs run one after another over buffers and caches that persist between them.
 struct Session {
-  std::vector<Program> programs;
+  std::vector<Program> programs{};
 };
 
 }  // namespace faultline::core

@@ -15,25 +15,25 @@ namespace faultline::core {
 
 /// Source text around the lines that findings refer to.
 struct SourceExcerpt {
-  std::string file;
+  std::string file{};
   int first_line = 1;
-  std::vector<std::string> lines;
+  std::vector<std::string> lines{};
   int marked_line = 0;
 };
 
 /// When, where and by what: not part of the evidence.
 struct Provenance {
-  std::string faultline_version;
-  std::string started_at;  ///< UTC, ISO 8601
+  std::string faultline_version{};
+  std::string started_at{};  ///< UTC, ISO 8601
   double duration_s = 0.0;
-  std::string host;
-  std::string command_line;
-  BackendInfo backend;
+  std::string host{};
+  std::string command_line{};
+  BackendInfo backend{};
 };
 
 /// Bench results of one program.
 struct BenchRow {
-  std::string problem, config, name;                 ///< name: "gemv@register", "cublasGemmEx", ...
+  std::string problem{}, config{}, name{};           ///< name: "gemv@register", "cublasGemmEx", ...
   double median_graph_us = 0.0, spread_graph = 0.0;  ///< relative: (p90 - p10) / median
   double median_event_us = 0.0, spread_event = 0.0;
   double bytes = 0.0;  ///< moved per launch, each input read once, each output written once
@@ -41,24 +41,24 @@ struct BenchRow {
   double fraction_of_ceiling = 0.0;  ///< of the read-only bandwidth measured in the same run
   double ratio_to_baseline = 0.0;    ///< baseline time / own time
   bool contaminated = false;         ///< spread above 10 %
-  std::string note;
+  std::string note{};
 };
 
 struct RunRecord {
   static constexpr int kSchemaVersion = 1;
-  std::string command;  ///< "stress", "verify", "race", "replay", "bench"
-  std::string subject, variant;
-  std::string problem;  ///< full problem line
-  std::string config;
+  std::string command{};  ///< "stress", "verify", "race", "replay", "bench"
+  std::string subject{}, variant{};
+  std::string problem{};  ///< full problem line
+  std::string config{};
   std::uint64_t seed = 1;
-  std::string analysis_plan;  ///< arms, trials per arm, decided before the run
-  std::vector<std::pair<std::string, std::string>> module_hashes;
-  Evidence evidence;
-  Verdict verdict;
-  std::vector<std::string> replay_lines;  ///< complete commands
-  std::vector<SourceExcerpt> excerpts;
-  std::vector<BenchRow> bench;
-  Provenance provenance;
+  std::string analysis_plan{};  ///< arms, trials per arm, decided before the run
+  std::vector<std::pair<std::string, std::string>> module_hashes{};
+  Evidence evidence{};
+  Verdict verdict{};
+  std::vector<std::string> replay_lines{};  ///< complete commands
+  std::vector<SourceExcerpt> excerpts{};
+  std::vector<BenchRow> bench{};
+  Provenance provenance{};
 };
 
 /// JSON per docs/report.schema.json. `with_provenance` false gives the reproducible part alone.

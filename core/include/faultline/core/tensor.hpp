@@ -24,8 +24,8 @@ std::string to_string(const Shape& shape);
 /// Row-major array in host memory.
 struct Tensor {
   Dtype dtype = Dtype::f32;
-  Shape shape;
-  std::vector<std::byte> bytes;
+  Shape shape{};
+  std::vector<std::byte> bytes{};
 
   Tensor() = default;
   Tensor(Dtype dtype, Shape shape);  ///< zero-filled
@@ -54,7 +54,7 @@ struct TileGeometry {
   std::int64_t tile_rows = 1, tile_cols = 1;
   std::int64_t tiles_per_group = 0;  ///< 0: no grouping
   std::int32_t pipeline_depth = 0;   ///< 0: no pipeline behind this output
-  std::string tile_axis;             ///< what a tile is, e.g. "16 rows of dk" (for reports)
+  std::string tile_axis{};           ///< what a tile is, e.g. "16 rows of dk" (for reports)
 
   std::int64_t tiles_down() const { return (rows + tile_rows - 1) / tile_rows; }
   std::int64_t tiles_across() const { return (cols + tile_cols - 1) / tile_cols; }
@@ -72,14 +72,14 @@ struct TileGeometry {
 /// One buffer of a subject. Sizes are per trial; a batched program sees `batch` of them back to
 /// back.
 struct BufferSpec {
-  std::string name;
+  std::string name{};
   Dtype dtype = Dtype::f32;
-  Shape shape;
+  Shape shape{};
   BufferRole role = BufferRole::input;
-  InputSpec input;      ///< inputs: the default distribution
-  TileGeometry tiles;   ///< outputs
-  bool pooled = false;  ///< input large enough to matter for cache state: rotated by the cold-pool
-                        ///< perturbation
+  InputSpec input{};     ///< inputs: the default distribution
+  TileGeometry tiles{};  ///< outputs
+  bool pooled = false;   ///< input large enough to matter for cache state: rotated by the cold-pool
+                         ///< perturbation
   /// Input that enters through exp(): coded data make it 0, a factor of exactly 1.
   bool exponent = false;
 
@@ -89,8 +89,8 @@ struct BufferSpec {
 
 /// Expected value and acceptance bound of every element of one output, in double.
 struct ReferenceTensor {
-  std::vector<double> expected;
-  std::vector<double> bound;
+  std::vector<double> expected{};
+  std::vector<double> bound{};
 };
 
 /// Fill `out` with the trial's values for tensor number `tensor_index`; equal to the device

@@ -15,16 +15,16 @@ namespace faultline::core {
 /// Everything that identifies a trial. Problem and config are kept as lines and validated again at
 /// replay.
 struct TrialToken {
-  std::string backend;  ///< "simulator" or "cuda"
-  std::string subject, variant;
-  std::string problem;  ///< "b=1 h=1 dk=64 ..." without the subject
-  std::string config;
+  std::string backend{};  ///< "simulator" or "cuda"
+  std::string subject{}, variant{};
+  std::string problem{};  ///< "b=1 h=1 dk=64 ..." without the subject
+  std::string config{};
   std::uint64_t seed = 1;
   std::uint64_t trial = 0;
   DataMode data = DataMode::normal;
-  Perturbation perturbation;
+  Perturbation perturbation{};
   RaceMode race = RaceMode::strict;
-  std::string module_hash;  ///< which code ran; replay warns when it differs
+  std::string module_hash{};  ///< which code ran; replay warns when it differs
   friend bool operator==(const TrialToken&, const TrialToken&) = default;
 };
 

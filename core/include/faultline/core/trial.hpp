@@ -27,7 +27,7 @@ struct TileHypothesis {
   std::uint32_t output = 0;  ///< index among the outputs
   std::int64_t destination = 0;
   std::int64_t source = 0;
-  std::vector<double> values;  ///< one per element of the output
+  std::vector<double> values{};  ///< one per element of the output
 };
 
 /// Everything needed to run trials of one (subject, variant, problem, config). Data and pure
@@ -37,25 +37,25 @@ struct TileHypothesis {
 /// then for each output in order its expected values and its bounds (f64 arrays of the output's
 /// element count).
 struct TrialPlan {
-  std::string subject, variant;
-  Problem problem;
-  Config config;
-  std::vector<BufferSpec> buffers;
+  std::string subject{}, variant{};
+  Problem problem{};
+  Config config{};
+  std::vector<BufferSpec> buffers{};
   bool declared_deterministic = true;
 
   /// The subject on `batch` trials laid back to back in every buffer (batch <= max_batch).
-  std::function<Program(std::uint32_t batch)> program;
+  std::function<Program(std::uint32_t batch)> program{};
   std::uint32_t max_batch = 1;
 
   /// Double-precision oracle as device code; empty function: the backend compares on the host.
-  std::function<Program(std::uint32_t batch)> device_oracle;
+  std::function<Program(std::uint32_t batch)> device_oracle{};
 
   /// Double-precision Eigen reference: inputs (in buffer order, inputs only) -> one tensor per
   /// output.
-  std::function<std::vector<ReferenceTensor>(const std::vector<Tensor>& inputs)> reference;
+  std::function<std::vector<ReferenceTensor>(const std::vector<Tensor>& inputs)> reference{};
 
   /// Provenance hypotheses for given inputs; may be empty.
-  std::function<std::vector<TileHypothesis>(const std::vector<Tensor>& inputs)> hypotheses;
+  std::function<std::vector<TileHypothesis>(const std::vector<Tensor>& inputs)> hypotheses{};
 
   std::vector<std::uint32_t> input_indices() const;
   std::vector<std::uint32_t> output_indices() const;
@@ -78,7 +78,7 @@ struct TrialRequest {
   std::uint64_t first_trial = 0;
   std::uint64_t count = 1;
   DataMode data = DataMode::normal;
-  Perturbation perturbation;
+  Perturbation perturbation{};
   RaceMode race = RaceMode::strict;
   std::uint32_t capture_limit = 16;  ///< failing trials whose outputs are kept for provenance
   std::uint64_t gate_samples =
@@ -86,7 +86,7 @@ struct TrialRequest {
   double timeout_s = 60.0;                  ///< per execution
   bool access_statistics = false;           ///< collect ExecutionReport::accesses (simulator)
   const std::atomic<bool>* stop = nullptr;  ///< set by Ctrl-C: finish the current trial and return
-  std::function<void(std::uint64_t done, std::uint64_t failed)> progress;
+  std::function<void(std::uint64_t done, std::uint64_t failed)> progress{};
 };
 
 /// Per-tile totals of one output over many trials.
@@ -103,9 +103,9 @@ struct TileTotals {
 
 /// One output over many trials.
 struct OutputTotals {
-  std::string name;
+  std::string name{};
   Dtype dtype = Dtype::f32;
-  TileGeometry geometry;
+  TileGeometry geometry{};
   std::uint64_t compared_elements = 0;  ///< zero is never green
   std::uint64_t bad_trials = 0;
   std::uint64_t bad_elements = 0;
@@ -117,15 +117,15 @@ struct OutputTotals {
   double worst_rounded_error =
       0.0;  ///< |got - RN(expected)|: what a test against a rounded reference sees
   double worst_error_expected = 0.0;  ///< reference value where worst_error occurred
-  std::vector<TileTotals> tiles;      ///< geometry.tile_count() of them
+  std::vector<TileTotals> tiles{};    ///< geometry.tile_count() of them
 };
 
 /// One failing trial kept for a closer look. Inputs are regenerated from the seed.
 struct Capture {
   std::uint64_t trial = 0;
   std::uint64_t input_seed = 0;
-  std::uint32_t poison = 0;     ///< poison word laid before the launch
-  std::vector<Tensor> outputs;  ///< in output order, one trial's slice
+  std::uint32_t poison = 0;       ///< poison word laid before the launch
+  std::vector<Tensor> outputs{};  ///< in output order, one trial's slice
 };
 
 struct FailedTrial {
@@ -134,7 +134,7 @@ struct FailedTrial {
   ExecutionStatus status = ExecutionStatus::completed;
   std::uint64_t bad_elements = 0;
   bool raced = false;
-  std::vector<std::uint32_t> bad_outputs;
+  std::vector<std::uint32_t> bad_outputs{};
 };
 
 /// Result of TrialRequest. Counts are over trials finished; nothing finished is lost when `status`
@@ -145,23 +145,24 @@ struct TrialResult {
   std::uint64_t wrong_values = 0;  ///< trials with at least one element not accepted
   std::uint64_t raced = 0;         ///< trials with a race error reported
   std::uint64_t abnormal = 0;      ///< deadlock, fault, timeout
-  std::vector<OutputTotals> outputs;
-  std::vector<RaceReport> races;  ///< merged over trials, deterministic order; count = occurrences
-  std::vector<AccessStatistics> accesses;
-  std::vector<FailedTrial> failures;  ///< the first 1024
-  std::vector<Capture> captures;
+  std::vector<OutputTotals> outputs{};
+  std::vector<RaceReport>
+      races{};  ///< merged over trials, deterministic order; count = occurrences
+  std::vector<AccessStatistics> accesses{};
+  std::vector<FailedTrial> failures{};  ///< the first 1024
+  std::vector<Capture> captures{};
   /// Bitwise repeat check: distinct output hashes per input set. 0: not measured.
   std::uint64_t input_sets = 0, distinct_outputs = 0;
   std::uint64_t gate_samples = 0;
   double gate_worst = 0.0;  ///< worst relative difference of device oracle and Eigen reference
   ExecutionStatus status =
       ExecutionStatus::completed;  ///< worst: unsupported/error make the arm inconclusive/error
-  std::string message;
-  std::vector<std::string> details;
+  std::string message{};
+  std::vector<std::string> details{};
   std::uint64_t first_failed_trial = ~0ull;
   std::uint64_t batch = 1;     ///< as resolved (ctas_per_sm)
   bool overlap_proven = true;  ///< co-resident arms: the stress kernel truly overlapped the trials
-  std::string note;            ///< e.g. why the arm was skipped or the overlap was not proven
+  std::string note{};          ///< e.g. why the arm was skipped or the overlap was not proven
   bool skipped = false;
   std::uint64_t elapsed_ns = 0;  ///< provenance
   std::uint64_t thread_instructions = 0;

@@ -62,20 +62,20 @@ std::optional<FindingClass> parse_finding_class(std::string_view text);
 struct Finding {
   FindingClass finding = FindingClass::unknown;
   Severity severity = Severity::error;
-  std::string headline;               ///< one sentence: what is wrong, where
-  std::vector<std::string> evidence;  ///< sentences with numbers, strongest first
-  std::optional<FindingClass> runner_up;
-  std::string runner_up_reason;  ///< why it came second
-  double confidence = 1.0;       ///< rank among findings, in [0, 1]; not a probability
-  std::string advice;            ///< what to do next; may be empty
+  std::string headline{};               ///< one sentence: what is wrong, where
+  std::vector<std::string> evidence{};  ///< sentences with numbers, strongest first
+  std::optional<FindingClass> runner_up{};
+  std::string runner_up_reason{};  ///< why it came second
+  double confidence = 1.0;         ///< rank among findings, in [0, 1]; not a probability
+  std::string advice{};            ///< what to do next; may be empty
   friend bool operator==(const Finding&, const Finding&) = default;
 };
 
 /// Outcome plus ranked findings: a pure function of Evidence.
 struct Verdict {
   Outcome outcome = Outcome::inconclusive;
-  std::string summary;  ///< "fail(race.async): ..." one line
-  std::vector<Finding> findings;
+  std::string summary{};  ///< "fail(race.async): ..." one line
+  std::vector<Finding> findings{};
   friend bool operator==(const Verdict&, const Verdict&) = default;
 };
 

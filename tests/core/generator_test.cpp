@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "faultline/core/generator.hpp"
+
+#include <cmath>
+#include <set>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "faultline/core/errors.hpp"
+#include "faultline/core/tensor.hpp"
+#include "faultline/core/trial.hpp"
+
+namespace faultline::core {
+namespace {
+
+constexpr Dtype kAll[] = {Dtype::f16, Dtype::bf16, Dtype::f32, Dtype::f64};
+constexpr Distribution kDistributions[] = {Distribution::normal, Distribution::uniform,
+                                           Distribution::small_int, Distribution::constant,
+                                           Distribution::index};
+
+TEST(Generator, KnownValues) {
+  // SplitMix64 with state 0 gives mix64(0x9e3779b97f4a7c15) first: a published test vector.
+  EXPECT_EQ(mix64(0x9e3779b97f4a7c15ull), 0xe220a8397b1dcdafull);
+  EXPECT_EQ(mix64(2 * 0x9e3779b97f4a7c15ull), 0x6e789e6aa1b965f4ull);
+  // Tokens and stored runs hang on these: they must never change.
+  EXPECT_EQ(tensor_key(1, 0), mix64(1 + 0x9e3779b97f4a7c15ull));
+  EXPECT_EQ(trial_seed(1, 0), mix64(mix64(1) ^ mix64(0x632be59bd9b4e019ull)));
+  const std::uint64_t key = tensor_key(1, 0);
+  const std::uint64_t r = element_bits(key, 0);
+  const int sum =
+      static_cast<int>((r & 0xffff) + (r >> 16 & 0xffff) + (r >> 32 & 0xffff) + (r >> 48));
+  EXPECT_NEAR(draw({}, key, 0), (sum - 131070) / 37837.227, 1e-6);
+}
+
+TEST(Generator, TensorEqualsDrawElementByElement) {
+  for (const Dtype dtype : kAll) {
+    for (const Distribution distribution : kDistributions) {
+      const InputSpec spec{distribution, 3.0f, 0.7f};
+      Tensor tensor(dtype, {7, 301});
+      generate_input(spec, 42, 3, tensor);
+      for (std::int64_t i = 0; i < tensor.size(); ++i) {
+        const double value = draw(spec, tensor_key(42, 3), static_cast<std::uint64_t>(i));
+        ASSERT_EQ(tensor.bits(i), encode(dtype, value)) << i;
+      }
+      Tensor again(dtype, {7, 301});
+      generate_input(spec, 42, 3, again);
+      EXPECT_EQ(again.bytes, tensor.bytes);
+    }
+  }
+}
+
+TEST(Generator, SeedsTensorsAndTrialsDiffer) {
+  std::set<std::uint64_t> seen;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    for (std::uint64_t trial = 0; trial < 50; ++trial) {
+      for (std::uint32_t tensor = 0; tensor < 5; ++tensor) {
+        seen.insert(tensor_key(trial_seed(seed, trial), tensor));
+      }
+    }
+  }
+  EXPECT_EQ(seen.size(), 20u * 50 * 5);
+}
+
+TEST(Generator, MomentsAndRanges) {
+  const int count = 1 << 20;
+  const auto moments = [&](const InputSpec& spec) {
+    double sum = 0, squares = 0, low = 1e300, high = -1e300;
+    for (int i = 0; i < count; ++i) {
+      const double x = draw(spec, tensor_key(9, 1), static_cast<std::uint64_t>(i));
+      sum += x;
+      squares += x * x;
+      low = std::min(low, x);
+      high = std::max(high, x);
+    }
+    const double mean = sum / count;
+    return std::vector<double>{mean, squares / count - mean * mean, low, high};
+  };
+  // Standard errors: 1/1024 of the mean, about 1.2/1024 of the variance.
+  const auto normal = moments({Distribution::normal, 0.0f, 1.0f});
+  EXPECT_NEAR(normal[0], 0.0, 0.005);
+  EXPECT_NEAR(normal[1], 1.0, 0.006);
+  EXPECT_GE(normal[2], -3.47);
+  EXPECT_LE(normal[3], 3.47);
+  const auto shifted = moments({Distribution::normal, 5.0f, 0.5f});
+  EXPECT_NEAR(shifted[0], 5.0, 0.0025);
+  EXPECT_NEAR(shifted[1], 0.25, 0.0015);
+  const auto uniform = moments({Distribution::uniform, -1.0f, 3.0f});
+  EXPECT_NEAR(uniform[0], 1.0, 0.006);
+  EXPECT_NEAR(uniform[1], 16.0 / 12, 0.006);
+  EXPECT_GE(uniform[2], -1.0);
+  EXPECT_LT(uniform[3], 3.0);
+  const auto integers = moments({Distribution::small_int, 2.0f, 0.0f});
+  EXPECT_NEAR(integers[0], 0.0, 0.007);
+  EXPECT_NEAR(integers[1], 2.0, 0.01);
+  EXPECT_EQ(integers[2], -2.0);
+  EXPECT_EQ(integers[3], 2.0);
+}
+
+TEST(Generator, DataModes) {
+  BufferSpec buffer;
+  buffer.input = {Distribution::uniform, 0.25f, 0.75f};
+  EXPECT_EQ(input_for(DataMode::normal, buffer), buffer.input);
+  EXPECT_EQ(input_for(DataMode::exact, buffer).distribution, Distribution::small_int);
+  EXPECT_EQ(input_for(DataMode::address, buffer).distribution, Distribution::index);
+  buffer.exponent = true;
+  EXPECT_EQ(draw(input_for(DataMode::exact, buffer), 1, 1), 0.0);
+  EXPECT_EQ(input_for(DataMode::normal, buffer), buffer.input);
+  for (const DataMode mode : {DataMode::normal, DataMode::exact, DataMode::address}) {
+    EXPECT_EQ(parse_data_mode(name_of(mode)), mode);
+  }
+  EXPECT_FALSE(parse_data_mode("random"));
+}
+
+TEST(Tensor, ShapesAreChecked) {
+  EXPECT_EQ(element_count({}), 1);
+  EXPECT_EQ(element_count({2, 3, 4}), 24);
+  EXPECT_EQ(element_count({std::int64_t{1} << 40, 0, std::int64_t{1} << 40}), 0);
+  EXPECT_THROW(element_count({2, -1}), UsageError);
+  EXPECT_THROW(element_count({std::int64_t{1} << 40, std::int64_t{1} << 40}), UsageError);
+  EXPECT_EQ(element_count({std::int64_t{1} << 62}), std::int64_t{1} << 62);
+  EXPECT_EQ(to_string(Shape{2, 4, 64}), "[2, 4, 64]");
+  Tensor tensor(Dtype::bf16, {3});
+  tensor.set(1, -2.5);
+  EXPECT_EQ(tensor.to_doubles(), (std::vector<double>{0.0, -2.5, 0.0}));
+  tensor.bytes.pop_back();
+  EXPECT_THROW(generate_input({}, 1, 0, tensor), UsageError);
+}
+
+TEST(TileGeometry, RaggedTilesAndPositions) {
+  const TileGeometry g{
+      .rows = 37, .cols = 29, .tile_rows = 16, .tile_cols = 16, .tiles_per_group = 4};
+  EXPECT_EQ(g.tile_count(), 3 * 2);
+  EXPECT_EQ(g.tile_of(0), 0);
+  EXPECT_EQ(g.tile_of(16), 1);
+  EXPECT_EQ(g.tile_of(29 * 36 + 28), 5);
+  EXPECT_EQ(g.position_of(5), 1);
+}
+
+}  // namespace
+}  // namespace faultline::core
