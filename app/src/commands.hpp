@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// One function per command; each returns the exit code.
+#pragma once
+
+#include <atomic>
+
+#include "faultline/kernels/subject.hpp"
+#include "options.hpp"
+
+namespace faultline::app {
+
+/// What every command gets.
+struct Context {
+  const Options& options;
+  const kernels::SubjectRegistry& registry;
+  const std::atomic<bool>& stop;  ///< set by Ctrl-C
+  std::string command_line;
+};
+
+int list_command(const Context& context);
+int verify_command(const Context& context);
+int stress_command(const Context& context);
+int race_command(const Context& context);
+int replay_command(const Context& context);
+int bench_command(const Context& context);
+int doctor_command(const Context& context);
+int completion_command(const Context& context);
+
+}  // namespace faultline::app

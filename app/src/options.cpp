@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "options.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cmath>
+
+#include "faultline/app/version.hpp"
+#include "faultline/core/errors.hpp"
+
+namespace faultline::app {
+namespace {
+
+constexpr const char* kFooter =
+    "Exit codes: 0 pass, 1 fail, 2 usage, 3 error (no device, out of memory, unwritable output),\n"
+    "4 inconclusive, 77 all skipped, 130 interrupted. The worst wins: error > fail > inconclusive "
+    "> pass.";
+
+void add_words(CLI::App& command, Options& options, const char* what) {
+  command.add_option("words", options.words, what)->type_name("");
+}
+
+void add_common(CLI::App& command, Options& options) {
+  command.add_option("--backend", options.backend, "where trials run: auto, cuda or simulator")
+      ->check(CLI::IsMember({"auto", "cuda", "simulator"}))
+      ->capture_default_str();
+  command.add_option("--variant", options.variant,
+                     "variant or mutant; the same as SUBJECT@VARIANT");
+  command.add_option("--config", options.config,
+                     "launch tunables, k=v (repeatable, or comma-separated)");
+  command.add_option("--seed", options.seed, "campaign seed: inputs and schedules follow from it")
+      ->capture_default_str();
+  command.add_option("--data", options.data, "inputs: normal, exact (small integers) or address")
+      ->capture_default_str();
+  command.add_option_function<std::string>(
+      "--budget", [&options](const std::string& text) { options.budget_s = parse_duration(text); },
+      "stop after this long (60s, 5m) with the report so far");
+  command.add_option_function<std::string>(
+      "--timeout",
+      [&options](const std::string& text) { options.timeout_s = parse_duration(text); },
+      "limit of one execution (default 60s)");
+  command.add_flag("--lenient", options.lenient,
+                   "a missing proxy fence alone is a note, not an error (simulator)");
+  command.add_flag("--no-race", options.no_race, "values only, no race detection (simulator)");
+  command.add_option_function<std::string>(
+      "--fail-on",
+      [&options](const std::string& text) {
+        if (text != "warning" && text != "error") {
+          throw core::UsageError("--fail-on takes 'error' or 'warning', not '" + text + "'");
+        }
+        options.fail_on_warning = text == "warning";
+      },
+      "lowest severity that fails the run: error (default) or warning");
+  command.add_flag("--quiet,-q", options.quiet, "print the verdict line only");
+  command.add_flag("-v,--verbose", options.verbosity, "more detail (repeatable)");
+  command.add_option("--color", options.color, "auto, always or never (NO_COLOR is honoured)")
+      ->check(CLI::IsMember({"auto", "always", "never"}));
+  command.add_option("--width", options.width,
+                     "columns of terminal output (default: the terminal's)");
+  command.add_option("--run", options.run_dir,
+                     "keep the record and the finished arms in this folder");
+  command.add_option("--resume", options.resume_dir, "go on with the run kept in this folder");
+  for (const char* format : {"json", "html"}) {
+    command.add_option_function<std::string>(
+        std::string("--") + format,
+        [&options, format](const std::string& path) { options.reports[format] = path; },
+        fmt::format("write the {} report to this file ('-' for standard output)", format));
+  }
+}
+
+}  // namespace
+
+double parse_duration(const std::string& text) {
+  double value = 0.0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  const std::string unit(rest, end);
+  const double scale = unit == "ms"                  ? 1e-3
+                       : unit.empty() || unit == "s" ? 1.0
+                       : unit == "m"                 ? 60.0
+                       : unit == "h"                 ? 3600.0
+                                                     : 0.0;
+  if (error != std::errc() || scale == 0.0 || !(value > 0.0) || !std::isfinite(value)) {
+    throw core::UsageError("'" + text + "' is not a duration: write 500ms, 60s, 5m or 2h");
+  }
+  return value * scale;
+}
+
+core::DataMode Options::data_mode() const {
+  if (const auto mode = core::parse_data_mode(data)) return *mode;
+  throw core::UsageError("unknown data mode '" + data + "': --data takes normal, exact or address");
+}
+
+const std::string& Options::subject() const {
+  if (words.empty()) {
+    throw core::UsageError("which subject? `faultline list` prints them; "
+                           "e.g. `faultline verify gla_decode b=1 h=1 dk=64 dv=64 dtype=bf16`");
+  }
+  return words.front();
+}
+
+std::vector<core::Assignment::Value> Options::problem_values() const {
+  std::vector<core::Assignment::Value> values;
+  for (size_t i = 1; i < words.size(); ++i) {
+    for (auto& value : core::parse_assignments(words[i])) values.push_back(std::move(value));
+  }
+  return values;
+}
+
+std::vector<core::Assignment::Value> Options::config_values() const {
+  std::vector<core::Assignment::Value> values;
+  for (const auto& text : config) {
+    for (auto& value : core::parse_assignments(text)) values.push_back(std::move(value));
+  }
+  return values;
+}
+
+Parsed parse_command_line(int argc, char** argv) {
+  Parsed parsed;
+  Options& options = parsed.options;
+  CLI::App app(
+      "faultline tests CUDA kernels for correctness and races, and says what kind of bug it found.",
+      "faultline");
+  app.footer(kFooter);
+  app.set_version_flag("--version", std::string("faultline ") + kVersion);
+  app.require_subcommand(0, 1);
+  app.add_option("--completion", options.completion_shell,
+                 "print a completion script: bash, zsh or fish")
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+
+  const auto command = [&](const char* name, const char* description, Command which) {
+    CLI::App* sub = app.add_subcommand(name, description);
+    sub->footer(kFooter);
+    sub->callback([&options, which] { options.command = which; });
+    return sub;
+  };
+  CLI::App* list = command("list", "subjects, variants, problem and config domains", Command::list);
+  add_words(*list, options, "SUBJECT: this one in full");
+  CLI::App* verify =
+      command("verify", "differential check over shapes and configs", Command::verify);
+  add_words(*verify, options, "SUBJECT[@VARIANT] [k=v ...]: without k=v a sweep of problems");
+  CLI::App* stress =
+      command("stress", "a campaign of trials under perturbations: rates, tile maps, verdict",
+              Command::stress);
+  add_words(*stress, options, "SUBJECT[@VARIANT] [k=v ...]");
+  stress->add_option("--plan", options.plan,
+                     "arms by name, comma-separated (default: all that apply)");
+  CLI::App* race =
+      command("race", "simulator: happens-before races and deadlocks, both sites", Command::race);
+  add_words(*race, options, "SUBJECT[@VARIANT] [k=v ...] or FILE.ptx");
+  race->add_option("--schedules", options.schedules,
+                   "schedules to run (default: 4 for a subject, 12 for a file)");
+  race->add_option("--entry", options.entry, "FILE.ptx: kernel to run");
+  race->add_option("--grid", options.grid, "FILE.ptx: grid, X or X,Y,Z")->capture_default_str();
+  race->add_option("--block", options.block, "FILE.ptx: block, X or X,Y,Z")->capture_default_str();
+  race->add_option("--shared", options.shared_bytes, "FILE.ptx: dynamic shared memory in bytes");
+  race->add_option("--arg", options.arguments,
+                   "FILE.ptx: arguments in order: buffer:BYTES, i32:N, i64:N, f32:X, f64:X");
+  CLI::App* replay = command("replay", "rerun the trial that a token names", Command::replay);
+  add_words(*replay, options, "TOKEN");
+  replay->add_option("--repeats", options.repeats,
+                     "CUDA: executions (default 1000); the rate is printed");
+  CLI::App* bench = command("bench", "steady-state time against the baseline, bandwidth, % of peak",
+                            Command::bench);
+  add_words(*bench, options, "SUBJECT[@VARIANT] [k=v ...]");
+  bench->add_option("--samples", options.samples, "timing samples per row (default 30)");
+  CLI::App* doctor = command(
+      "doctor", "toolkit, driver, devices, what will and will not run, and why", Command::doctor);
+
+  for (CLI::App* sub : {stress, verify, race}) {
+    sub->add_option_function<std::uint64_t>(
+           "--trials",
+           [&options](std::uint64_t n) {
+             if (n == 0) {
+               throw core::UsageError("--trials 0 would test nothing: at least 1 is needed");
+             }
+             options.trials = n;
+             options.trials_given = true;
+           },
+           sub == stress ? "trials per arm on CUDA; over all arms together on the simulator"
+                         : "trials per cell")
+        ->type_name("N");
+  }
+  for (CLI::App* sub : {verify, stress, race, replay, bench}) add_common(*sub, options);
+  doctor->add_option("--color", options.color)->check(CLI::IsMember({"auto", "always", "never"}));
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& done) {
+    parsed.exit_code = app.exit(done);
+    return parsed;
+  } catch (const CLI::ParseError& error) {
+    throw core::UsageError(std::string(error.what()) + " (see `faultline --help`)");
+  }
+  if (!options.completion_shell.empty()) options.command = Command::completion;
+  if (options.command == Command::none) {
+    fmt::print("{}", app.help());
+    parsed.exit_code = static_cast<int>(core::ExitCode::usage);
+  }
+  return parsed;
+}
+
+}  // namespace faultline::app

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// `faultline race`: happens-before races and deadlocks of a subject, or of a kernel in a PTX file.
+#include "faultline/stress/race.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <filesystem>
+
+#include "backend_choice.hpp"
+#include "faultline/core/errors.hpp"
+#include "faultline/diagnosis/totals.hpp"
+#include "record.hpp"
+#include "work.hpp"
+
+namespace faultline::app {
+namespace {
+
+template <class Number>
+Number parse_number(std::string_view text, std::string_view what) {
+  Number value{};
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || rest != text.data() + text.size()) {
+    throw core::UsageError(fmt::format("{}: '{}' is not a number", what, text));
+  }
+  return value;
+}
+
+std::array<std::uint32_t, 3> parse_extents(const std::string& text, const char* what) {
+  std::array<std::uint32_t, 3> extents{1, 1, 1};
+  size_t begin = 0;
+  for (size_t i = 0;; ++i) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    if (i >= 3)
+      throw core::UsageError(fmt::format("{} takes X, X,Y or X,Y,Z, not '{}'", what, text));
+    extents[i] =
+        parse_number<std::uint32_t>(std::string_view(text).substr(begin, end - begin), what);
+    if (extents[i] == 0)
+      throw core::UsageError(fmt::format("{} {}: extents are at least 1", what, text));
+    if (end == text.size()) return extents;
+    begin = end + 1;
+  }
+}
+
+// "buffer:4096", "i32:7", "f32:0.5" ...; buffers are allocated and filled with small numbers.
+core::Argument parse_argument(const std::string& text, core::Backend& backend,
+                              std::vector<core::BufferHandle>& buffers) {
+  const size_t colon = text.find(':');
+  const std::string type = text.substr(0, colon);
+  const std::string value = colon == std::string::npos ? "" : text.substr(colon + 1);
+  if (type == "buffer") {
+    const auto bytes = parse_number<std::uint64_t>(value, "--arg buffer");
+    if (bytes == 0 || bytes > (1ull << 34)) {
+      throw core::UsageError(fmt::format("--arg {}: a buffer has 1 to 2^34 bytes", text));
+    }
+    buffers.push_back(backend.allocate(fmt::format("arg{}", buffers.size()), bytes));
+    backend.fill(buffers.back(), 0);
+    return core::BufferArgument{static_cast<std::uint32_t>(buffers.size() - 1)};
+  }
+  if (type == "i32") return core::scalar(parse_number<std::int32_t>(value, "--arg i32"));
+  if (type == "i64") return core::scalar(parse_number<std::int64_t>(value, "--arg i64"));
+  if (type == "f32") return core::scalar(parse_number<float>(value, "--arg f32"));
+  if (type == "f64") return core::scalar(parse_number<double>(value, "--arg f64"));
+  throw core::UsageError(
+      fmt::format("--arg '{}': write buffer:BYTES, i32:N, i64:N, f32:X or f64:X", text));
+}
+
+int race_file(const Context& context, const std::string& path) {
+  const Options& options = context.options;
+  if (options.entry.empty()) {
+    throw core::UsageError("which kernel of " + path +
+                           "? --entry NAME (and --grid, --block, --arg)");
+  }
+  Run run(context, "race");
+  std::string why;
+  const auto backend = choose_backend("simulator", why);
+  run.use_backend(backend->info());
+
+  core::LaunchOperation launch;
+  launch.module = core::load_ptx_module(path);
+  launch.entry = options.entry;
+  launch.grid = parse_extents(options.grid, "--grid");
+  launch.block = parse_extents(options.block, "--block");
+  launch.dynamic_shared_bytes = options.shared_bytes;
+  std::vector<core::BufferHandle> buffers;
+  for (const auto& argument : options.arguments) {
+    launch.arguments.push_back(parse_argument(argument, *backend, buffers));
+  }
+  core::Program program{.name = options.entry};
+  program.add(launch);
+  run.use_modules(program);
+
+  core::RunRecord& record = run.record();
+  record.subject = std::filesystem::path(path).filename().string();
+  record.variant = options.entry;
+  record.problem = fmt::format("{} grid={} block={} shared={}", record.subject, options.grid,
+                               options.block, options.shared_bytes);
+  const std::uint64_t schedules = options.schedules ? options.schedules : 12;
+  record.analysis_plan = fmt::format("{} schedules; races, deadlocks and faults only: a file has "
+                                     "no reference, so values are not judged",
+                                     schedules);
+
+  core::Evidence evidence;
+  evidence.subject = record.subject;
+  evidence.variant = record.variant;
+  evidence.problem = record.problem;
+  evidence.backend = backend->info().name;
+  evidence.backend_is_model = backend->info().is_model;
+  evidence.mode = "race";
+  using enum core::SchedulePolicy;
+  for (std::uint64_t i = 0; i < schedules && !context.stop; ++i) {
+    core::ArmEvidence arm;
+    arm.perturbation.policy = std::array{round_robin, random, pct, skew}[i % 4];
+    arm.perturbation.lateness = std::array{core::CopyLateness::lazy, core::CopyLateness::random,
+                                           core::CopyLateness::eager}[i / 4 % 3];
+    arm.perturbation.name = fmt::format("{}, copies {}", core::name_of(arm.perturbation.policy),
+                                        core::name_of(arm.perturbation.lateness));
+    const core::ExecutionReport report =
+        backend->execute(program, buffers, arm.perturbation,
+                         core::mix64(core::trial_seed(options.seed, i)), race_mode(options));
+    arm.result.trials = 1;
+    arm.result.races = report.races;
+    arm.result.status = report.status;
+    arm.result.message = report.message;
+    arm.result.details = report.details;
+    arm.result.accesses = report.accesses;
+    const auto is_error = [](const core::RaceReport& race) { return !race.note_only; };
+    arm.result.raced = std::any_of(report.races.begin(), report.races.end(), is_error);
+    arm.result.abnormal = report.status == core::ExecutionStatus::deadlock ||
+                          report.status == core::ExecutionStatus::fault;
+    arm.result.failed = arm.result.raced || arm.result.abnormal;
+    for (const auto& race : report.races) diagnosis::merge_race(evidence.races, race);
+    evidence.arms.push_back(std::move(arm));
+    if (report.status == core::ExecutionStatus::unsupported) break;
+  }
+  diagnosis::sort_races(evidence.races);
+  evidence.interrupted = context.stop;
+  for (const auto& buffer : buffers) backend->release(buffer);
+  return run.finish(std::move(evidence));
+}
+
+}  // namespace
+
+int race_command(const Context& context) {
+  const Options& options = context.options;
+  const std::string& word = options.subject();
+  if (word.size() > 4 && word.ends_with(".ptx")) return race_file(context, word);
+  if (options.backend == "cuda") {
+    throw core::UsageError("race runs on the simulator: a GPU cannot order accesses; "
+                           "`faultline stress --backend cuda` looks for wrong values there");
+  }
+  const auto trial = kernels::resolve(context.registry, subject_and_variant(options),
+                                      options.problem_values(), options.config_values());
+  Run run(context, "race");
+  std::string why;
+  const auto backend = choose_backend("simulator", why);
+  run.identify(trial);
+  run.use_backend(backend->info());
+
+  Work work(context);
+  stress::RaceOptions race;
+  if (options.schedules > 0) race.trials = options.schedules;
+  if (options.trials_given) race.trials = options.trials;
+  race.seed = options.seed;
+  race.data = options.data_mode();
+  race.mode = options.lenient ? core::RaceMode::lenient : core::RaceMode::strict;
+  race.run = work.run_options();
+  run.record().analysis_plan = fmt::format(
+      "{} schedule{}, happens-before detection{}", race.trials, race.trials == 1 ? "" : "s",
+      options.lenient ? "; a missing proxy fence alone is a note" : "");
+  core::Evidence evidence = stress::run_race(*backend, trial, race);
+  work.finish();
+  return run.finish(std::move(evidence));
+}
+
+}  // namespace faultline::app

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "record.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "faultline/app/version.hpp"
+#include "faultline/diagnosis/diagnose.hpp"
+#include "faultline/reports/output.hpp"
+#include "faultline/reports/renderer.hpp"
+#include "faultline/reports/terminal.hpp"
+
+namespace faultline::app {
+namespace {
+
+constexpr int kExcerptMargin = 3;  // lines of source before and after the marked one
+constexpr size_t kMaxReplayLines = 8;
+
+std::string host_name() {
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+}
+
+reports::ColorMode color_mode(const std::string& text) {
+  return text == "always"  ? reports::ColorMode::always
+         : text == "never" ? reports::ColorMode::never
+                           : reports::ColorMode::automatic;
+}
+
+}  // namespace
+
+Run::Run(const Context& context, const char* command)
+    : context_(context), started_(std::chrono::steady_clock::now()) {
+  for (const auto& [format, path] : context.options.reports) {
+    if (path != "-") reports::check_writable(path);
+  }
+  if (!context.options.run_dir.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(context.options.run_dir, error);
+    reports::check_writable(context.options.run_dir + "/run.json");
+  }
+  record_.command = command;
+  record_.seed = context.options.seed;
+  record_.provenance.faultline_version = kVersion;
+  record_.provenance.started_at =
+      fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::now()));
+  record_.provenance.host = host_name();
+  record_.provenance.command_line = context.command_line;
+}
+
+void Run::identify(const kernels::ResolvedTrial& trial) {
+  record_.subject = trial.subject->name;
+  record_.variant = trial.variant->name;
+  record_.problem = trial.problem.line();
+  record_.config = trial.config.line();
+  use_modules(trial.plan.program(1));
+}
+
+void Run::use_backend(const core::BackendInfo& info) { record_.provenance.backend = info; }
+
+void Run::use_modules(const core::Program& program) {
+  for (const auto& operation : program.operations) {
+    const auto* launch = std::get_if<core::LaunchOperation>(&operation.what);
+    if (!launch || !launch->module) continue;
+    const auto same = [&](const core::ModuleRef& m) { return m->hash == launch->module->hash; };
+    if (std::any_of(modules_.begin(), modules_.end(), same)) continue;
+    modules_.push_back(launch->module);
+    record_.module_hashes.emplace_back(launch->module->name, launch->module->hash);
+  }
+}
+
+void Run::add_excerpts() {
+  const auto excerpt_of = [&](const core::SourceLocation& where) {
+    for (const auto& have : record_.excerpts) {
+      if (have.file == where.file && have.marked_line == where.line) return;
+    }
+    for (const auto& module : modules_) {
+      core::SourceExcerpt excerpt{.file = where.file, .marked_line = where.line};
+      excerpt.first_line = std::max(1, where.line - kExcerptMargin);
+      for (int line = excerpt.first_line; line <= where.line + kExcerptMargin; ++line) {
+        excerpt.lines.push_back(core::source_line(*module, where.file, line));
+      }
+      const auto text = [](const std::string& line) { return !line.empty(); };
+      if (std::none_of(excerpt.lines.begin(), excerpt.lines.end(), text)) continue;
+      record_.excerpts.push_back(std::move(excerpt));
+      return;
+    }
+  };
+  for (const auto& race : record_.evidence.races) {
+    for (const auto* site : {&race.first, &race.second}) {
+      for (const auto& where : site->where) excerpt_of(where);
+    }
+  }
+  for (const auto& access : record_.evidence.accesses) {
+    if (access.ideal_sectors > 0 && access.sectors >= 4 * access.ideal_sectors)
+      excerpt_of(access.where);
+  }
+}
+
+void Run::add_replay_lines() {
+  const auto add = [&](const std::string& token) {
+    if (token.empty() || record_.replay_lines.size() >= kMaxReplayLines) return;
+    record_.replay_lines.push_back("faultline replay " + token);
+  };
+  for (const auto& arm : record_.evidence.arms) add(arm.token);
+  for (const auto& config : record_.evidence.configs) add(config.token);
+}
+
+int Run::finish(core::Evidence evidence) {
+  record_.evidence = std::move(evidence);
+  record_.verdict = diagnosis::diagnose(record_.evidence);
+  add_excerpts();
+  add_replay_lines();
+  return finish_with_verdict();
+}
+
+int Run::finish_with_verdict() {
+  const Options& options = context_.options;
+  record_.provenance.duration_s =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
+
+  // A report on standard output replaces the text for people, so that pipes get one format.
+  const bool report_on_stdout =
+      std::any_of(options.reports.begin(), options.reports.end(),
+                  [](const auto& report) { return report.second == "-"; });
+  if (!report_on_stdout) {
+    auto terminal = reports::terminal_options_for(stdout, color_mode(options.color));
+    if (options.width > 0) terminal.width = options.width;
+    terminal.verbosity = options.quiet           ? reports::Verbosity::quiet
+                         : options.verbosity > 0 ? reports::Verbosity::verbose
+                                                 : reports::Verbosity::normal;
+    reports::print_terminal(record_, terminal, stdout);
+  }
+  for (const auto& [format, path] : options.reports) {
+    reports::write_report(record_, *reports::find_renderer(format), path);
+    if (path != "-" && !report_on_stdout && !options.quiet)
+      fmt::print("{} report: {}\n", format, path);
+  }
+  if (!options.run_dir.empty()) {
+    reports::write_output(options.run_dir + "/run.json", core::to_json(record_));
+  }
+  if (record_.evidence.interrupted && context_.stop) {
+    return static_cast<int>(core::ExitCode::interrupted);
+  }
+  return static_cast<int>(core::exit_code(record_.verdict, options.fail_on_warning));
+}
+
+}  // namespace faultline::app

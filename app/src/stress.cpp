@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// `faultline stress`: a campaign of trials under perturbations.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "backend_choice.hpp"
+#include "faultline/core/errors.hpp"
+#include "record.hpp"
+#include "work.hpp"
+
+namespace faultline::app {
+namespace {
+
+// Keep only the arms that --plan names.
+void select_arms(stress::CampaignPlan& plan, const std::string& names) {
+  if (names.empty()) return;
+  std::set<std::string> wanted;
+  for (size_t begin = 0; begin <= names.size();) {
+    const size_t end = std::min(names.find(',', begin), names.size());
+    if (end > begin) wanted.insert(names.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  std::string known;
+  std::vector<stress::PlannedArm> kept;
+  for (const auto& arm : plan.arms) {
+    known += (known.empty() ? "" : ", ") + arm.perturbation.name;
+    if (wanted.erase(arm.perturbation.name) > 0) kept.push_back(arm);
+  }
+  if (!wanted.empty() || kept.empty()) {
+    throw core::UsageError(fmt::format("--plan: no arm '{}' here; the arms are {}",
+                                       wanted.empty() ? names : *wanted.begin(), known));
+  }
+  plan.arms = std::move(kept);
+}
+
+}  // namespace
+
+int stress_command(const Context& context) {
+  const Options& options = context.options;
+  const auto trial = kernels::resolve(context.registry, subject_and_variant(options),
+                                      options.problem_values(), options.config_values());
+  Run run(context, "stress");
+  std::string why;
+  const auto backend = choose_backend(options.backend, why);
+  run.identify(trial);
+  run.use_backend(backend->info());
+
+  stress::CampaignPlan plan = stress::default_plan(backend->info(), trial.plan,
+                                                   {.trials = options.trials,
+                                                    .seed = options.seed,
+                                                    .data = options.data_mode(),
+                                                    .race = race_mode(options)});
+  select_arms(plan, options.plan);
+  run.record().analysis_plan = stress::to_text(plan);
+  if (options.verbosity > 0) fmt::print(stderr, "{}\n", run.record().analysis_plan);
+
+  Work work(context);
+  core::Evidence evidence = stress::run_campaign(*backend, trial, plan, work.run_options());
+  work.finish();
+  return run.finish(std::move(evidence));
+}
+
+}  // namespace faultline::app

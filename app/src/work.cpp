@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "work.hpp"
+
+#include "faultline/core/errors.hpp"
+
+namespace faultline::app {
+namespace {
+
+reports::ProgressOptions progress_options(const Options& options) {
+  reports::ProgressOptions progress = reports::progress_options_for(stderr);
+  if (options.quiet) progress.enabled = false;
+  if (options.color == "never") progress.color = false;
+  return progress;
+}
+
+}  // namespace
+
+Work::Work(const Context& context)
+    : context_(context),
+      progress_(stderr, progress_options(context.options)),
+      started_(std::chrono::steady_clock::now()) {}
+
+stress::RunOptions Work::run_options() {
+  stress::RunOptions run;
+  run.timeout_s = context_.options.timeout_s;
+  run.stop = context_.options.budget_s > 0.0 ? &stop_ : &context_.stop;
+  run.progress = [this](const stress::Progress& state) {
+    progress_.update(
+        {.label = state.what, .done = state.done, .total = state.total, .failed = state.failed});
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - started_;
+    const double budget = context_.options.budget_s;
+    if (context_.stop || (budget > 0.0 && elapsed.count() >= budget)) stop_ = true;
+  };
+  return run;
+}
+
+std::string subject_and_variant(const Options& options) {
+  const std::string& subject = options.subject();
+  if (options.variant.empty()) return subject;
+  const size_t at = subject.find('@');
+  if (at == std::string::npos) return subject + "@" + options.variant;
+  if (subject.substr(at + 1) != options.variant) {
+    throw core::UsageError("two variants: '" + subject.substr(at + 1) + "' in " + subject +
+                           " and --variant " + options.variant + "; give one");
+  }
+  return subject;
+}
+
+core::RaceMode race_mode(const Options& options) {
+  if (options.no_race) return core::RaceMode::off;
+  return options.lenient ? core::RaceMode::lenient : core::RaceMode::strict;
+}
+
+}  // namespace faultline::app

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the commands that run trials share: progress, Ctrl-C, --budget.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+
+#include "commands.hpp"
+#include "faultline/reports/progress.hpp"
+#include "faultline/stress/campaign.hpp"
+
+namespace faultline::app {
+
+/// Progress on stderr and one stop flag fed by Ctrl-C and by the budget.
+class Work {
+ public:
+  explicit Work(const Context& context);
+  /// Options for stress/; valid as long as this object.
+  stress::RunOptions run_options();
+  /// Erase the progress line before anything else is printed.
+  void finish() { progress_.finish(); }
+
+ private:
+  const Context& context_;
+  reports::Progress progress_;
+  std::atomic<bool> stop_{false};
+  std::chrono::steady_clock::time_point started_;
+};
+
+/// `SUBJECT[@VARIANT]` with --variant folded in. UsageError when both are given and differ.
+std::string subject_and_variant(const Options& options);
+
+core::RaceMode race_mode(const Options& options);
+
+}  // namespace faultline::app
