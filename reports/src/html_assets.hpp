@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Style and script of the HTML report. Colours meet WCAG AA (4.5:1) in both schemes: the browser test measures them.
+#pragma once
+
+#include <string_view>
+
+namespace faultline::reports {
+
+inline constexpr std::string_view kStyle = R"css(
+:root{color-scheme:light dark;--bg:#fff;--surface:#f5f6f8;--text:#1b2027;--muted:#57606a;--line:#d5dae0;
+--accent:#0b5cad;--fail:#b3261e;--pass:#176f31;--warn:#7d5200;--mark:#fff1c9;
+--h0:#eef0f3;--h1:#fdedc9;--h2:#f8cd8d;--h3:#f0975f;--h4:#b92f24;--h0t:#57606a;--ht:#1b2027;--h4t:#fff}
+@media(prefers-color-scheme:dark){:root{--bg:#101317;--surface:#181c22;--text:#e4e8ed;--muted:#9ba5b1;--line:#2c333c;
+--accent:#7fb8ff;--fail:#ff8f86;--pass:#74d98e;--warn:#ecc067;--mark:#463a17;
+--h0:#1e242c;--h1:#40371f;--h2:#6a4a17;--h3:#974419;--h4:#c0362b;--h0t:#9ba5b1;--ht:#fff;--h4t:#fff}}
+*{box-sizing:border-box}
+html{-webkit-text-size-adjust:100%}
+body{margin:0;background:var(--bg);color:var(--text);font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
+main,footer{max-width:76rem;margin:0 auto;padding:0 1.25rem}
+code,pre,.mono{font-family:ui-monospace,"SF Mono",Menlo,Consolas,"DejaVu Sans Mono",monospace;font-size:.867em}
+h1,h2,h3,h4,p,ul,dl,figure,pre{margin:0}
+h1{font-size:1.6rem;line-height:1.25;font-weight:650;letter-spacing:-.01em;max-width:52rem;margin:.5rem 0 0;
+text-wrap:balance}
+h2{font-size:1.1rem;font-weight:650;margin:0 0 .75rem}
+h2 small,h3 small,caption small{font-weight:400;color:var(--muted);font-size:.867rem;margin-left:.5rem}
+h3{font-size:1rem;font-weight:600;line-height:1.4}
+h4{font-size:.867rem;font-weight:600}
+a{color:var(--accent)}
+section{padding:1.5rem 0 0}
+section>h2{border-top:1px solid var(--line);padding-top:1.25rem}
+.skip{position:absolute;left:-999px}
+.skip:focus{left:1rem;top:.5rem;background:var(--bg);padding:.25rem .5rem}
+:focus-visible{outline:2px solid var(--accent);outline-offset:2px}
+header{padding:1.75rem 0 0}
+.verdict{display:flex;flex-wrap:wrap;align-items:center;gap:.25rem .75rem}
+.badge{font-weight:700;font-size:.867rem;letter-spacing:.06em;padding:.15rem .6rem;border-radius:4px;color:#fff}
+.badge.fail,.badge.error{background:#b3261e}.badge.pass{background:#176f31}
+.badge.inconclusive,.badge.skipped{background:#7d5200}
+.class{font-weight:600}
+.subject{color:var(--muted)}
+.facts{display:grid;grid-template-columns:max-content minmax(0,1fr);gap:.2rem 1rem;margin-top:1rem}
+.facts dt{color:var(--muted)}
+.facts dd{margin:0;overflow-wrap:anywhere}
+.alert{border-left:3px solid var(--warn);padding:.25rem .75rem;margin-top:1rem;color:var(--warn)}
+nav ul{list-style:none;padding:0;display:flex;flex-wrap:wrap;gap:.25rem 1.1rem;margin-top:1.25rem;font-size:.933rem}
+.command{display:flex;align-items:flex-start;gap:.75rem;background:var(--surface);border:1px solid var(--line);
+border-radius:6px;padding:.5rem .5rem .5rem .8rem;margin-top:.5rem}
+.command code{flex:1;min-width:0;overflow-wrap:anywhere;padding:.15rem 0}
+button{font:inherit;font-size:.867rem;color:var(--text);background:var(--bg);border:1px solid var(--line);
+border-radius:5px;padding:.15rem .7rem;min-width:4.5rem;cursor:pointer}
+button:hover{border-color:var(--accent)}
+.finding{border-left:3px solid var(--muted);padding:.1rem 0 .1rem .9rem;margin-bottom:1.25rem;max-width:60rem}
+.finding.error{border-color:var(--fail)}.finding.warning{border-color:var(--warn)}
+.finding ul,.plain{padding-left:1.1rem;margin:.4rem 0}
+.finding li,.plain li{margin:.2rem 0;overflow-wrap:anywhere}
+.finding h3,.finding p{overflow-wrap:anywhere}
+.sev{font-weight:600}.sev.error{color:var(--fail)}.sev.warning{color:var(--warn)}.sev.note{color:var(--muted)}
+.label{color:var(--muted)}
+.race{border:1px solid var(--line);border-radius:8px;padding:.9rem 1rem 1rem;margin-bottom:1rem}
+.race h3,.race p{overflow-wrap:anywhere}
+.race>p{margin-top:.35rem;max-width:60rem}
+.sites{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:1rem 1.25rem;margin-top:.8rem}
+.site{min-width:0}
+.site p{margin:.1rem 0}
+.site .mono{overflow-wrap:anywhere}
+.frame{margin-top:.5rem}
+pre{background:var(--surface);border-radius:6px;padding:.4rem 0;overflow-x:auto;line-height:1.45;margin-top:.2rem}
+pre code{display:block;width:max-content;min-width:100%;font-size:.8rem}
+pre .row{display:block;padding:0 .75rem;white-space:pre}
+pre .row.marked{background:var(--mark);box-shadow:inset 3px 0 var(--warn)}
+pre .n{display:inline-block;min-width:3.2em;padding-right:1em;text-align:right;color:var(--muted);user-select:none}
+.marked .n{color:var(--text);font-weight:700}
+.scroll{overflow-x:auto}
+table{border-collapse:collapse;font-size:.933rem}
+table.wide{width:100%}
+caption{text-align:left;padding:0 0 .4rem;font-weight:600}
+th,td{text-align:left;padding:.28rem .9rem .28rem 0;vertical-align:baseline}
+thead th{font-weight:500;color:var(--muted);border-bottom:1px solid var(--line);white-space:nowrap;vertical-align:bottom}
+tbody tr+tr>*{border-top:1px solid var(--line)}
+tbody th{font-weight:400}
+.num{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+.bad{color:var(--fail);font-weight:600}.good{color:var(--pass)}.warn{color:var(--warn)}.muted{color:var(--muted)}
+.note{color:var(--muted);font-size:.867rem;display:block}
+.maps{display:flex;flex-wrap:wrap;gap:1.5rem 2.5rem;align-items:flex-start}
+figure{min-width:0;max-width:100%}
+figcaption{margin-bottom:.5rem;max-width:46rem}
+.tiles{border-collapse:separate;border-spacing:3px;margin-left:-3px}
+.tiles th{font-size:.867rem;color:var(--muted);font-weight:500;padding:.15rem .6rem .15rem 0;border:0}
+.tiles td{border:0!important;border-radius:5px;padding:.4rem .7rem;min-width:6.2rem;font-variant-numeric:tabular-nums}
+.tiles tr>*{border:0!important}
+.tiles td b{display:block;font-weight:500;font-size:.8rem}
+.tiles td span{font-weight:600}
+.h0{background:var(--h0);color:var(--h0t);fill:var(--h0)}
+.h1{background:var(--h1);color:var(--ht);fill:var(--h1)}
+.h2{background:var(--h2);color:var(--ht);fill:var(--h2)}
+.h3{background:var(--h3);color:var(--ht);fill:var(--h3)}
+.h4{background:var(--h4);color:var(--h4t);fill:var(--h4)}
+.none{background:none}
+.legend{display:flex;flex-wrap:wrap;gap:.35rem;list-style:none;padding:0;margin:.2rem 0 1rem;font-size:.8rem}
+.legend li{padding:.05rem .6rem;border-radius:4px}
+svg.map{display:block;min-width:36rem;width:100%;max-width:46rem;height:auto}
+svg.map text{font-size:9px;fill:var(--muted)}
+svg.map rect:hover{stroke:var(--text)}
+details{margin-top:.6rem}
+summary{cursor:pointer;color:var(--accent);font-size:.933rem}
+.matrix td,.matrix th{text-align:center;min-width:3.4rem}
+.matrix td{padding:.3rem .5rem}
+.bar{display:inline-block;vertical-align:-1px;width:5rem;height:.7rem;margin-left:.6rem}
+.bar rect{fill:var(--h0)}.bar rect.v{fill:var(--accent)}.bar rect.over{fill:var(--fail)}
+.arms .chart{width:45%;padding:0 1.4rem}
+.arms svg{display:block;width:100%;height:22px;overflow:visible}
+.arms thead svg{height:16px}
+.arms svg text{font-size:11px;fill:var(--muted)}
+.arms .g{stroke:var(--line)}
+.arms .e{stroke:var(--fail);stroke-width:2}.arms .p{fill:var(--fail)}
+.arms .z{stroke:var(--pass);stroke-width:2}.arms .zp{fill:var(--bg);stroke:var(--pass);stroke-width:2}
+footer{padding-top:2rem;padding-bottom:3rem;color:var(--muted);font-size:.867rem}
+footer h2{border-top:1px solid var(--line);padding-top:1.25rem;color:var(--text)}
+@media(max-width:44rem){
+body{font-size:14.5px}main,footer{padding-left:.9rem;padding-right:.9rem}h1{font-size:1.3rem}
+.facts{grid-template-columns:minmax(0,1fr);gap:0}.facts dd{margin-bottom:.45rem}
+.command{flex-direction:column}.command button{align-self:flex-end}
+.tiles td{min-width:5.2rem;padding:.35rem .5rem}
+.arms,.arms tbody,.arms thead{display:block}
+.arms caption{display:block}
+.arms thead th{position:absolute;left:-999px}
+.arms thead th.chart{position:static;display:block;border:0}
+.arms tr{display:grid;grid-template-columns:minmax(0,1fr) auto;padding:.35rem 0}
+.arms tbody tr+tr{border-top:1px solid var(--line)}
+.arms tr>*{border:0!important;padding:.05rem 0}
+.arms .num[data-label]::before{content:attr(data-label) " ";color:var(--muted);font-weight:400}
+.arms .num[data-label]{text-align:left}
+.arms .rate,.arms .interval{text-align:right}
+.arms .chart{grid-column:1/-1;width:auto;padding:.1rem 1.2rem}
+}
+@media print{:root{--bg:#fff;--surface:#f5f6f8;--text:#000;--muted:#444}body{font-size:10pt}
+nav,button,.skip{display:none!important}main,footer{max-width:none}
+.race,.finding,figure,tr{break-inside:avoid}*{-webkit-print-color-adjust:exact;print-color-adjust:exact}}
+)css";
+
+inline constexpr std::string_view kScript = R"js(
+for (const button of document.querySelectorAll("button[data-copy]")) {
+  button.hidden = false;
+  button.addEventListener("click", async () => {
+    const code = document.getElementById(button.dataset.copy);
+    let done = false;
+    try {
+      await navigator.clipboard.writeText(code.textContent);
+      done = true;
+    } catch (refused) {
+      const range = document.createRange();
+      range.selectNodeContents(code);
+      const selection = getSelection();
+      selection.removeAllRanges();
+      selection.addRange(range);
+      done = document.execCommand("copy");
+    }
+    button.textContent = done ? "Copied" : "Press Ctrl+C";
+    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  });
+}
+addEventListener("beforeprint", () => {
+  for (const details of document.querySelectorAll("details")) details.open = true;
+});
+)js";
+
+}  // namespace faultline::reports

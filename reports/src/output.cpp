@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "faultline/reports/output.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <vector>
+
+#include "faultline/core/errors.hpp"
+
+namespace faultline::reports {
+namespace {
+
+std::string reason_of(int error) {
+  switch (error) {
+  case ENOSPC:
+    return "the disk is full";
+  case EDQUOT:
+    return "the disk quota is used up";
+  case ENOENT:
+    return "its folder does not exist";
+  case EACCES:
+  case EPERM:
+    return "no permission";
+  case EROFS:
+    return "the file system is read-only";
+  case EISDIR:
+    return "it is a folder";
+  case ENOTDIR:
+    return "a part of its path is not a folder";
+  default:
+    return std::strerror(error);
+  }
+}
+
+[[noreturn]] void fail(const std::string& path, int error) {
+  throw core::EnvironmentError(
+      fmt::format("Cannot write '{}': {}. Give a path that can be written, or - for standard output.",
+                  path, reason_of(error)));
+}
+
+// Everything, or errno.
+int write_all(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(descriptor, text.data(), text.size());
+    if (written < 0) {
+      if (errno == EINTR) {
+        continue;
+      }
+      return errno;
+    }
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return 0;
+}
+
+void write_in_place(const std::string& path, std::string_view text) {
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (descriptor < 0) {
+    fail(path, errno);
+  }
+  int error = write_all(descriptor, text);
+  if (::close(descriptor) != 0 && error == 0) {
+    error = errno;
+  }
+  if (error != 0) {
+    fail(path, error);
+  }
+}
+
+void write_standard_output(std::string_view text) {
+  errno = 0;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+    if (errno != EPIPE) {  // the reader had enough, as `head` does
+      fail("-", errno != 0 ? errno : EIO);
+    }
+  }
+}
+
+// /dev/stdout and the like name an open file, not a place: a file renamed over it would not reach the reader.
+bool names_open_file(const std::string& path) {
+  return path == "/dev/stdout" || path == "/dev/stderr" || path.rfind("/dev/fd/", 0) == 0 ||
+         path.rfind("/proc/", 0) == 0;
+}
+
+// Where the file really lies: links are followed, also to a file that is not there yet.
+std::string target_of(const std::string& path) {
+  if (names_open_file(path)) {
+    return path;
+  }
+  std::error_code error;
+  if (std::filesystem::is_symlink(path, error)) {
+    const auto target = std::filesystem::weakly_canonical(path, error);
+    if (!error) {
+      return target.string();
+    }
+  }
+  return path;
+}
+
+enum class Kind { absent, regular, folder, special };
+Kind kind_of(const std::string& path) {
+  if (names_open_file(path)) {
+    return Kind::special;
+  }
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) {
+    return Kind::absent;
+  }
+  return S_ISREG(status.st_mode)   ? Kind::regular
+         : S_ISDIR(status.st_mode) ? Kind::folder
+                                   : Kind::special;
+}
+
+// An open temporary file in the folder of `target`.
+struct Temporary {
+  int descriptor = -1;
+  std::vector<char> name;
+};
+Temporary open_temporary(const std::string& path, const std::string& target) {
+  const std::string pattern = target + ".XXXXXX";
+  Temporary temporary{-1, {pattern.begin(), pattern.end()}};
+  temporary.name.push_back('\0');
+  temporary.descriptor = ::mkostemp(temporary.name.data(), O_CLOEXEC);
+  if (temporary.descriptor < 0) {
+    fail(path, errno);
+  }
+  return temporary;
+}
+
+// Permissions of the file that is replaced, or what a new file would have got.
+mode_t mode_for(const std::string& target) {
+  struct stat status {};
+  if (::stat(target.c_str(), &status) == 0) {
+    return status.st_mode & 07777;
+  }
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  return 0666 & ~mask;
+}
+
+}  // namespace
+
+void write_output(const std::string& path, std::string_view text) {
+  if (path == "-") {
+    write_standard_output(text);
+    return;
+  }
+  const std::string target = target_of(path);
+  switch (kind_of(target)) {
+  case Kind::folder:
+    fail(path, EISDIR);
+  case Kind::special:
+    write_in_place(target, text);
+    return;
+  case Kind::absent:
+  case Kind::regular:
+    break;
+  }
+  Temporary temporary = open_temporary(path, target);
+  int error = write_all(temporary.descriptor, text);
+  if (error == 0 && ::fchmod(temporary.descriptor, mode_for(target)) != 0) {
+    error = errno;
+  }
+  if (error == 0 && ::fsync(temporary.descriptor) != 0) {
+    error = errno;  // a full disk or a lost server may show only here
+  }
+  if (::close(temporary.descriptor) != 0 && error == 0) {
+    error = errno;
+  }
+  if (error == 0 && ::rename(temporary.name.data(), target.c_str()) != 0) {
+    error = errno;
+  }
+  if (error != 0) {
+    ::unlink(temporary.name.data());
+    fail(path, error);
+  }
+}
+
+void check_writable(const std::string& path) {
+  if (path == "-") {
+    return;
+  }
+  const std::string target = target_of(path);
+  switch (kind_of(target)) {
+  case Kind::folder:
+    fail(path, EISDIR);
+  case Kind::special:
+    if (::access(target.c_str(), W_OK) != 0) {
+      fail(path, errno);
+    }
+    return;
+  case Kind::absent:
+  case Kind::regular:
+    break;
+  }
+  const Temporary temporary = open_temporary(path, target);
+  ::close(temporary.descriptor);
+  ::unlink(temporary.name.data());
+}
+
+}  // namespace faultline::reports
