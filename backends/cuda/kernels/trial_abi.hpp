@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the host and the trial kernels exchange: plain structs, the same bytes on both sides.
+#pragma once
+
+#include <stdint.h>
+
+#include "faultline/core/generator.hpp"
+
+namespace faultline::cuda::abi {
+
+inline constexpr uint32_t kMaxInputs = 16;
+inline constexpr uint32_t kMaxOutputs = 8;
+inline constexpr uint32_t kThreads = 256;       ///< threads of every trial kernel's block
+inline constexpr uint32_t kChunk = 1024;        ///< elements of one tensor that one block handles
+inline constexpr uint32_t kMaxFailures = 1024;  ///< failing trials remembered one by one
+inline constexpr uint32_t kMaxCaptures = 64;    ///< failing trials whose outputs are kept
+inline constexpr uint32_t kHashSlots = 4096;    ///< distinct outputs told apart; a power of two
+
+/// x / divisor for x < 2^31 as a multiplication and a shift (Granlund and Montgomery, PLDI 1994,
+/// with the rounded-up reciprocal: exact while x and divisor are below 2^31).
+struct FastDivisor {
+  uint32_t divisor = 1;
+  uint32_t multiplier = 0;  ///< ceil(2^(32 + shift) / divisor) - 2^32
+  uint32_t shift = 0;       ///< ceil(log2(divisor))
+};
+
+FAULTLINE_HD FastDivisor fast_divisor(uint32_t divisor) {
+  FastDivisor d;
+  d.divisor = divisor;
+  while ((1ull << d.shift) < divisor) ++d.shift;
+  d.multiplier =
+      static_cast<uint32_t>(((1ull << 32) * ((1ull << d.shift) - divisor)) / divisor + 1);
+  return d;
+}
+
+FAULTLINE_HD uint32_t divide(uint32_t x, const FastDivisor& d) {
+  const uint64_t high = (static_cast<uint64_t>(x) * d.multiplier) >> 32;
+  return static_cast<uint32_t>((high + x) >> d.shift);
+}
+
+/// Which trials a launch works on: slot s holds trial `first + *cursor + s` (no cursor: 0).
+struct TrialRange {
+  uint64_t campaign_seed = 0;
+  uint64_t first = 0;
+  const uint64_t* cursor =
+      nullptr;  ///< device memory; lets a captured graph count trials by itself
+  uint32_t batch = 1;
+  uint32_t fixed_inputs = 0;  ///< inputs of every trial are those of trial 0
+};
+
+/// One input: `batch` trials back to back.
+struct InputSlot {
+  void* data = nullptr;
+  uint64_t elements = 0;  ///< of one trial
+  core::InputSpec spec;
+  uint32_t tensor = 0;  ///< number of the tensor: its index among the plan's buffers
+  core::Dtype dtype = core::Dtype::f32;
+};
+
+/// One output to be poisoned.
+struct PoisonSlot {
+  void* data = nullptr;
+  uint64_t elements = 0;
+  core::Dtype dtype = core::Dtype::f32;
+};
+
+/// Draw inputs and poison outputs of a batch in one launch. Grid (chunks of one trial, batch).
+struct PrepareParameters {
+  TrialRange range;
+  uint32_t input_count = 0, output_count = 0;
+  uint32_t input_chunks[kMaxInputs + 1] = {};    ///< first chunk of each input, then the total
+  uint32_t output_chunks[kMaxOutputs + 1] = {};  ///< continues the inputs' numbering
+  InputSlot inputs[kMaxInputs];
+  PoisonSlot outputs[kMaxOutputs];
+};
+
+/// Sums and maxima of one tile. Non-negative doubles are kept as their bits, which order like the
+/// values.
+struct TileAccumulator {
+  uint64_t bad_trials, bad_elements, not_finite, poison;
+  uint64_t worst_ratio, worst_ulps;
+  uint64_t first_bad;  ///< ~0: none
+  uint64_t unused;
+};
+
+struct OutputAccumulator {
+  uint64_t compared, bad_trials, bad_elements, not_finite, poison;
+  uint64_t worst_ratio, worst_ulps, worst_rounded_error;
+  uint64_t worst_error;
+  double worst_error_expected;  ///< belongs to worst_error; both change under `lock`
+  uint32_t lock;
+  uint32_t unused;
+};
+
+/// A trial in flight; zero between launches.
+struct SlotRecord {
+  uint64_t compared;
+  uint64_t bad_elements;
+  uint64_t hash[kMaxOutputs];  ///< core::output_hash() of each output
+  uint32_t bad_outputs;        ///< bit mask
+  uint32_t unused;
+};
+
+struct FailureRecord {
+  uint64_t trial;
+  uint64_t bad_elements;
+  uint32_t bad_outputs;
+  uint32_t unused;
+};
+
+/// Campaign counters; the part that is copied back while trials run.
+struct Counters {
+  uint64_t trials;  ///< finished: every element of every output compared
+  uint64_t failed;
+  uint64_t first_failed;  ///< ~0: none
+  uint32_t failures;      ///< entries claimed in Totals::failure, may exceed kMaxFailures
+  uint32_t captures;      ///< likewise for captures
+  uint32_t distinct_hashes;
+  uint32_t hash_overflow;  ///< the table was full: distinct_hashes is a lower bound
+};
+
+struct Totals {
+  Counters counters;
+  FailureRecord failure[kMaxFailures];
+  FailureRecord capture[kMaxCaptures];
+  uint64_t hash_table[kHashSlots];  ///< 0: free
+};
+
+/// One output to be compared with its reference.
+struct CompareSlot {
+  const void* data = nullptr;
+  const double* expected = nullptr;
+  const double* bound = nullptr;
+  uint64_t elements = 0;          ///< of one trial, below 2^31
+  uint64_t reference_stride = 0;  ///< `elements`, or 0 when all slots share one reference
+  uint64_t capture_offset = 0;    ///< bytes of the outputs before this one, padded
+  FastDivisor cols, tile_rows, tile_cols;
+  uint32_t tiles_across = 1;
+  uint32_t first_tile = 0;  ///< index of its first tile among all outputs' tiles
+  core::Dtype dtype = core::Dtype::f32;
+};
+
+/// Compare a batch; grid (chunks of one trial, batch).
+struct CompareParameters {
+  TrialRange range;
+  uint32_t output_count = 0;
+  uint32_t tile_count = 0;                ///< of all outputs
+  uint64_t elements = 0;                  ///< of all outputs of one trial
+  uint32_t chunks[kMaxOutputs + 1] = {};  ///< first chunk of each output, then the total
+  CompareSlot outputs[kMaxOutputs];
+  TileAccumulator* tiles = nullptr;           ///< [tile_count]
+  OutputAccumulator* accumulators = nullptr;  ///< [output_count]
+  SlotRecord* slots = nullptr;                ///< [batch]
+  uint64_t* tile_stamps = nullptr;  ///< [batch][tile_count]: last bad trial + 1 seen in that tile
+  Totals* totals = nullptr;
+  unsigned char* capture_data = nullptr;
+  uint64_t capture_stride = 0;
+  uint32_t capture_limit = 0;
+  uint32_t hash_outputs = 0;
+};
+
+/// Tile of element `i`, as core::TileGeometry::tile_of.
+FAULTLINE_HD uint32_t tile_of(const CompareSlot& output, uint32_t i) {
+  const uint32_t row = divide(i, output.cols);
+  const uint32_t col = i - row * output.cols.divisor;
+  return divide(row, output.tile_rows) * output.tiles_across + divide(col, output.tile_cols);
+}
+
+}  // namespace faultline::cuda::abi

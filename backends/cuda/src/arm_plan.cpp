@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "arm_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "faultline/core/errors.hpp"
+#include "program_traits.hpp"
+#include "trial_abi.hpp"
+
+namespace faultline::cuda {
+
+namespace {
+
+constexpr std::uint32_t kMaxBatch = 65535;         // a grid's second extent
+constexpr std::uint64_t kColdBytes = 700'000'000;  // several times the 60 MB L2 of an H200
+constexpr std::uint64_t kMinSets = 3;
+
+void append(std::string& note, const std::string& text) {
+  note += (note.empty() ? "" : "; ") + text;
+}
+
+std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
+
+void validate(const core::TrialPlan& plan, const core::TrialRequest& request) {
+  const auto refuse = [&](const std::string& why) {
+    throw core::UsageError(fmt::format("cannot run trials of '{}': {}", plan.subject, why));
+  };
+  if (!plan.program) {
+    refuse("its plan has no program");
+  }
+  if (!plan.reference && !plan.device_oracle) {
+    refuse("its plan has neither a reference nor a device oracle, so nothing could be compared");
+  }
+  if (request.count == 0) {
+    refuse("0 trials were asked for");
+  }
+  std::size_t inputs = 0, outputs = 0;
+  for (const core::BufferSpec& buffer : plan.buffers) {
+    inputs += buffer.role == core::BufferRole::input;
+    if (buffer.role != core::BufferRole::output) {
+      continue;
+    }
+    ++outputs;
+    if (buffer.elements() <= 0 || buffer.elements() >= std::int64_t{1} << 31) {
+      refuse(fmt::format("output '{}' has {} elements; 1 to 2^31 - 1 can be compared", buffer.name,
+                         buffer.elements()));
+    }
+    if (buffer.tiles.rows * buffer.tiles.cols != buffer.elements() || buffer.tiles.tile_rows < 1 ||
+        buffer.tiles.tile_cols < 1) {
+      refuse(
+          fmt::format("the tiles of output '{}' ({} x {} in {} x {}) do not cover its {} elements",
+                      buffer.name, buffer.tiles.rows, buffer.tiles.cols, buffer.tiles.tile_rows,
+                      buffer.tiles.tile_cols, buffer.elements()));
+    }
+  }
+  if (outputs == 0) {
+    refuse("it has no output, so nothing could be compared");
+  }
+  if (inputs > abi::kMaxInputs || outputs > abi::kMaxOutputs) {
+    refuse(fmt::format("it has {} inputs and {} outputs; this backend takes {} and {}", inputs,
+                       outputs, abi::kMaxInputs, abi::kMaxOutputs));
+  }
+}
+
+std::uint32_t resolve_batch(const core::TrialPlan& plan, const core::Perturbation& perturbation,
+                            std::uint64_t blocks, int multiprocessors, std::string& note) {
+  const std::uint32_t limit = std::clamp<std::uint32_t>(plan.max_batch, 1, kMaxBatch);
+  std::uint64_t wanted = std::max<std::uint32_t>(1, perturbation.batch);
+  if (perturbation.ctas_per_sm > 0.0 && blocks > 0) {
+    wanted = std::max<std::uint64_t>(
+        wanted, static_cast<std::uint64_t>(std::ceil(perturbation.ctas_per_sm * multiprocessors /
+                                                     static_cast<double>(blocks))));
+  }
+  if (wanted > limit) {
+    append(note,
+           fmt::format("{} trials in one grid were wanted, the subject takes {}", wanted, limit));
+    wanted = limit;
+  }
+  return static_cast<std::uint32_t>(wanted);
+}
+
+}  // namespace
+
+std::uint64_t input_bytes(const core::TrialPlan& plan) {
+  std::uint64_t bytes = 0;
+  for (const core::BufferSpec& buffer : plan.buffers) {
+    bytes += buffer.role == core::BufferRole::input ? buffer.bytes() : 0;
+  }
+  return bytes;
+}
+
+std::uint64_t reference_bytes(const core::TrialPlan& plan) {
+  std::uint64_t bytes = 0;
+  for (const core::BufferSpec& buffer : plan.buffers) {
+    if (buffer.role == core::BufferRole::output) {
+      bytes += 2 * sizeof(double) * static_cast<std::uint64_t>(buffer.elements());
+    }
+  }
+  return bytes;
+}
+
+ArmPlan plan_arm(const core::TrialPlan& plan, const core::TrialRequest& request,
+                 const DeviceLimits& device) {
+  validate(plan, request);
+  const core::Perturbation& perturbation = request.perturbation;
+  ArmPlan arm;
+  const ProgramTraits traits = traits_of(plan.program(1));
+  const std::uint64_t blocks = std::max<std::uint64_t>(traits.blocks, 1);
+  arm.fresh_inputs = perturbation.fresh_inputs;
+  arm.batch = resolve_batch(plan, perturbation, blocks, device.multiprocessors, arm.note);
+  arm.batch = static_cast<std::uint32_t>(std::min<std::uint64_t>(arm.batch, request.count));
+  arm.launches = ceil_div(request.count, arm.batch);
+
+  if (perturbation.pool_bytes > 0) {
+    const std::uint64_t set_inputs = std::max<std::uint64_t>(1, input_bytes(plan) * arm.batch);
+    const std::uint64_t set_all =
+        set_inputs + (arm.fresh_inputs ? reference_bytes(plan) * arm.batch : 0);
+    arm.input_sets = std::max<std::uint64_t>(1, perturbation.pool_bytes / set_inputs);
+    const std::uint64_t fitting = std::max<std::uint64_t>(1, device.free_bytes / 10 * 8 / set_all);
+    if (arm.input_sets > fitting) {
+      append(arm.note, fmt::format("the pool holds {} input sets instead of {}: device memory",
+                                   fitting, arm.input_sets));
+      arm.input_sets = fitting;
+    }
+    if (arm.input_sets == 1) {
+      append(arm.note, fmt::format("a pool of {} bytes holds one input set of {} bytes: nothing "
+                                   "rotates",
+                                   perturbation.pool_bytes, set_inputs));
+    }
+  }
+  arm.references_per_set = arm.fresh_inputs && arm.input_sets > 1;
+  arm.oracle_per_launch = arm.fresh_inputs && !arm.references_per_set;
+
+  if (perturbation.graph_trials > 0) {
+    if (traits.has_host_steps || traits.has_captures) {
+      arm.skipped = true;
+      arm.note = fmt::format("the subject's program has {}, which cannot be captured in a graph",
+                             traits.has_host_steps ? "host steps" : "graphs of its own");
+      return arm;
+    }
+    if (arm.oracle_per_launch && !plan.device_oracle) {
+      arm.skipped = true;
+      arm.note = "fresh inputs in a graph need a device oracle, which the subject does not have";
+      return arm;
+    }
+    arm.launches_per_graph = static_cast<std::uint32_t>(
+        std::min<std::uint64_t>({ceil_div(perturbation.graph_trials, arm.batch), arm.launches,
+                                 arm.input_sets > 1 ? arm.input_sets : arm.launches}));
+    if (perturbation.sync_each) {
+      append(arm.note,
+             "inside a graph nothing waits for the host: it synchronises between replays");
+    }
+  }
+
+  // Neighbours on a multiprocessor must agree on the carve-out, or one waits for the other to end.
+  const double half = 0.5 * static_cast<double>(device.shared_per_multiprocessor);
+  arm.carveout_percent = traits.largest_dynamic_shared > half - 8.0 * 1024 ? 100 : 50;
+  return arm;
+}
+
+std::uint64_t timing_sets(std::uint64_t rotated_bytes, bool cold) {
+  if (!cold || rotated_bytes == 0) {
+    return 1;
+  }
+  return std::max(kMinSets, ceil_div(kColdBytes, rotated_bytes));
+}
+
+std::uint64_t timing_launches(std::uint64_t sets, std::uint64_t rotated_bytes) {
+  const std::uint64_t by_traffic =
+      rotated_bytes == 0 ? 64 : (std::uint64_t{8} << 30) / rotated_bytes + 1;
+  const std::uint64_t wanted = std::max(sets, std::min<std::uint64_t>(64, by_traffic));
+  return ceil_div(wanted, sets) * sets;
+}
+
+}  // namespace faultline::cuda

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// How an arm's perturbation is carried out: batch, pool and graph sizes. Pure arithmetic, no CUDA.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "faultline/core/trial.hpp"
+
+namespace faultline::cuda {
+
+struct DeviceLimits {
+  int multiprocessors = 1;
+  std::uint64_t free_bytes = 0;
+  std::uint64_t shared_per_multiprocessor = 228 * 1024;
+};
+
+struct ArmPlan {
+  bool skipped = false;
+  std::string note;              ///< why skipped, or what differs from the request
+  std::uint32_t batch = 1;       ///< trials in one launch
+  std::uint64_t launches = 0;    ///< groups of `batch` trials; the last may be smaller
+  std::uint64_t input_sets = 1;  ///< sets of `batch` trials' inputs that launches rotate over
+  std::uint32_t launches_per_graph = 0;  ///< 0: no graph
+  bool fresh_inputs = false;
+  bool oracle_per_launch = false;   ///< the reference is made anew before each launch
+  bool references_per_set = false;  ///< made for a whole round of sets before its trials
+  int carveout_percent = 50;        ///< shared-memory carve-out of everything that runs
+};
+
+/// Bytes of one trial's inputs, and of its references (expected and bound of every output element
+/// in double).
+std::uint64_t input_bytes(const core::TrialPlan& plan);
+std::uint64_t reference_bytes(const core::TrialPlan& plan);
+
+/// UsageError when the plan or the request is malformed: no program, no outputs, zero trials, an
+/// empty output.
+ArmPlan plan_arm(const core::TrialPlan& plan, const core::TrialRequest& request,
+                 const DeviceLimits& device);
+
+/// Input sets for cold timing: at least 3, and at least 700 MB together; 1 when hot.
+std::uint64_t timing_sets(std::uint64_t rotated_bytes, bool cold);
+/// Launches in one timed graph: a multiple of the sets, 64 at least unless 8 GiB of reads need
+/// fewer.
+std::uint64_t timing_launches(std::uint64_t sets, std::uint64_t rotated_bytes);
+
+}  // namespace faultline::cuda

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device_kernels.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "faultline_cuda_kernels_modules.hpp"
+
+namespace faultline::cuda {
+
+DeviceKernels::DeviceKernels(ModuleCache& modules)
+    : modules_(modules), multiprocessors_(modules.facts().multiprocessors) {
+  const DeviceFacts& facts = modules.facts();
+  const bool hopper = facts.compute_major == 9 && facts.compute_minor == 0;
+  trial_module_ =
+      core::make_module(hopper ? embedded::trial_kernels() : embedded::trial_kernels_compute_80());
+  stress_module_ = core::make_module(hopper ? embedded::stress_kernels()
+                                            : embedded::stress_kernels_compute_80());
+  set_carveout(KernelOptions{}.carveout_percent);
+}
+
+void DeviceKernels::set_carveout(int percent) {
+  KernelOptions options;
+  options.carveout_percent = percent;
+  prepare_ = modules_.kernel(trial_module_, "faultline_prepare", options);
+  compare_ = modules_.kernel(trial_module_, "faultline_compare", options);
+  advance_ = modules_.kernel(trial_module_, "faultline_advance", options);
+  fill_ = modules_.kernel(trial_module_, "faultline_fill", options);
+  stress_memory_ = modules_.kernel(stress_module_, "faultline_stress_memory", options);
+  stress_compute_ = modules_.kernel(stress_module_, "faultline_stress_compute", options);
+  read_once_ = modules_.kernel(stress_module_, "faultline_read_once", options);
+  copy_once_ = modules_.kernel(stress_module_, "faultline_copy_once", options);
+}
+
+template <class... Arguments>
+void DeviceKernels::launch(cudaKernel_t kernel, const char* name, dim3 grid, unsigned threads,
+                           cudaStream_t stream, Arguments... arguments) {
+  void* pointers[] = {&arguments...};
+  const cudaError_t error = cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid,
+                                             dim3(threads), pointers, 0, stream);
+  if (error != cudaSuccess) {
+    check_execution(error,
+                    fmt::format("launch of '{}' with grid ({}, {}) failed", name, grid.x, grid.y));
+  }
+}
+
+void DeviceKernels::prepare(const abi::PrepareParameters& p, cudaStream_t stream) {
+  const std::uint32_t chunks = p.output_chunks[p.output_count];
+  if (chunks != 0) {
+    launch(prepare_, "faultline_prepare", dim3(chunks, p.range.batch), abi::kThreads, stream, p);
+  }
+}
+
+void DeviceKernels::compare(const abi::CompareParameters& p, cudaStream_t stream) {
+  launch(compare_, "faultline_compare", dim3(p.chunks[p.output_count], p.range.batch),
+         abi::kThreads, stream, p);
+}
+
+void DeviceKernels::advance(std::uint64_t* cursor, std::uint64_t trials, cudaStream_t stream) {
+  launch(advance_, "faultline_advance", dim3(1), 1, stream, cursor, trials);
+}
+
+void DeviceKernels::fill(std::byte* data, std::uint64_t bytes, std::uint32_t word,
+                         cudaStream_t stream) {
+  if (bytes == 0) {
+    return;
+  }
+  const auto blocks = static_cast<unsigned>(
+      std::clamp<std::uint64_t>(bytes / 4 / 1024, 1, 8 * static_cast<unsigned>(multiprocessors_)));
+  launch(fill_, "faultline_fill", dim3(blocks), 256, stream, data, bytes, word);
+}
+
+void DeviceKernels::stress_memory(std::byte* buffer, std::uint64_t words, std::uint32_t* stop,
+                                  std::uint32_t* started, std::uint64_t limit_ns,
+                                  cudaStream_t stream) {
+  launch(stress_memory_, "faultline_stress_memory",
+         dim3(3 * static_cast<unsigned>(multiprocessors_)), 256, stream, buffer, words, stop,
+         started, limit_ns);
+}
+
+void DeviceKernels::stress_compute(std::byte* sink, std::uint32_t* stop, std::uint32_t* started,
+                                   std::uint64_t limit_ns, cudaStream_t stream) {
+  launch(stress_compute_, "faultline_stress_compute", dim3(static_cast<unsigned>(multiprocessors_)),
+         256, stream, sink, stop, started, limit_ns);
+}
+
+void DeviceKernels::read_once(const std::byte* data, std::uint64_t bytes, std::byte* sink,
+                              cudaStream_t stream) {
+  launch(read_once_, "faultline_read_once", dim3(4 * static_cast<unsigned>(multiprocessors_)), 512,
+         stream, data, bytes / 16, sink);
+}
+
+void DeviceKernels::copy_once(const std::byte* from, std::byte* to, std::uint64_t bytes,
+                              cudaStream_t stream) {
+  launch(copy_once_, "faultline_copy_once", dim3(4 * static_cast<unsigned>(multiprocessors_)), 512,
+         stream, from, to, bytes / 16);
+}
+
+}  // namespace faultline::cuda

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The backend's own kernels, loaded like any other module.
+#pragma once
+
+#include "module_cache.hpp"
+#include "trial_abi.hpp"
+
+namespace faultline::cuda {
+
+/// Launches kernels of trial_kernels.cu and stress_kernels.cu. Cheap to make; modules stay in the
+/// cache.
+class DeviceKernels {
+ public:
+  /// UnsupportedError when neither the sm_90a code nor the portable PTX fits this device.
+  explicit DeviceKernels(ModuleCache& modules);
+
+  /// Applies to every kernel launched from now on.
+  void set_carveout(int percent);
+
+  void prepare(const abi::PrepareParameters& parameters, cudaStream_t stream);
+  void compare(const abi::CompareParameters& parameters, cudaStream_t stream);
+  void advance(std::uint64_t* cursor, std::uint64_t trials, cudaStream_t stream);
+  void fill(std::byte* data, std::uint64_t bytes, std::uint32_t word, cudaStream_t stream);
+  /// words: a power of two.
+  void stress_memory(std::byte* buffer, std::uint64_t words, std::uint32_t* stop,
+                     std::uint32_t* started, std::uint64_t limit_ns, cudaStream_t stream);
+  void stress_compute(std::byte* sink, std::uint32_t* stop, std::uint32_t* started,
+                      std::uint64_t limit_ns, cudaStream_t stream);
+  void read_once(const std::byte* data, std::uint64_t bytes, std::byte* sink, cudaStream_t stream);
+  void copy_once(const std::byte* from, std::byte* to, std::uint64_t bytes, cudaStream_t stream);
+
+  int multiprocessors() const { return multiprocessors_; }
+
+ private:
+  template <class... Arguments>
+  void launch(cudaKernel_t kernel, const char* name, dim3 grid, unsigned threads,
+              cudaStream_t stream, Arguments... arguments);
+
+  ModuleCache& modules_;
+  core::ModuleRef trial_module_, stress_module_;
+  int multiprocessors_ = 1;
+  cudaKernel_t prepare_{}, compare_{}, advance_{}, fill_{};
+  cudaKernel_t stress_memory_{}, stress_compute_{}, read_once_{}, copy_once_{};
+};
+
+}  // namespace faultline::cuda

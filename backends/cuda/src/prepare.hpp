@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inputs drawn and outputs poisoned, for all buffers of a plan in one launch.
+#pragma once
+
+#include <span>
+
+#include "device_kernels.hpp"
+#include "faultline/core/trial.hpp"
+
+namespace faultline::cuda {
+
+/// `buffers` are the plan's, in order, each with room for range.batch trials. `draw` fills the
+/// inputs, `poison` lays core::poison_word(trial) over the outputs.
+void prepare_buffers(const core::TrialPlan& plan, core::DataMode data,
+                     std::span<const BoundBuffer> buffers, const abi::TrialRange& range, bool draw,
+                     bool poison, DeviceKernels& kernels, cudaStream_t stream);
+
+}  // namespace faultline::cuda

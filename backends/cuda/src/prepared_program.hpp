@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program bound to buffers, resolved once and issued many times.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "arguments.hpp"
+#include "faultline/core/program.hpp"
+#include "module_cache.hpp"
+#include "program_traits.hpp"
+#include "runtime.hpp"
+
+namespace faultline::cuda {
+
+/// Fills with a 32-bit pattern on a stream (kernel of trial_kernels.cu).
+using FillWords = std::function<void(std::byte* data, std::uint64_t bytes, std::uint32_t word,
+                                     cudaStream_t stream)>;
+
+/// Called after each launch that is not being captured, and after each graph replay.
+using AfterLaunch = std::function<void(cudaStream_t stream)>;
+
+namespace detail {
+
+struct PreparedLaunch {
+  std::string entry;
+  cudaKernel_t kernel = nullptr;
+  cudaLaunchConfig_t config{};
+  cudaLaunchAttribute cluster{};
+  bool has_cluster = false;
+  PackedArguments arguments;
+};
+struct PreparedCopy {
+  std::byte *to = nullptr, *from = nullptr;
+  std::uint64_t bytes = 0;
+};
+struct PreparedFill {
+  std::byte* to = nullptr;
+  std::uint64_t bytes = 0;
+  std::uint32_t word = 0;
+};
+struct PreparedReplay {
+  std::uint32_t graph = 0;
+  std::vector<std::pair<core::OperationId, PackedArguments>> changed;
+};
+
+}  // namespace detail
+
+class PreparedProgram {
+ public:
+  /// UsageError for malformed programs: bad buffer, unknown graph or event, nested captures.
+  PreparedProgram(const core::Program& program, std::span<const BoundBuffer> bindings,
+                  ModuleCache& modules, int carveout_percent, FillWords fill);
+  PreparedProgram(PreparedProgram&&) = default;
+
+  /// Issues every operation. Logical stream 0 is `stream`; the others fork from it at the beginning
+  /// and join it at the end, so that work issued before and after the program is ordered with all
+  /// of it.
+  void issue(cudaStream_t stream, const AfterLaunch& after_launch = {});
+
+ private:
+  using Launch = detail::PreparedLaunch;
+  using Copy = detail::PreparedCopy;
+  using Fill = detail::PreparedFill;
+  using Replay = detail::PreparedReplay;
+  using What = std::variant<Launch, Copy, Fill, core::EventRecordOperation,
+                            core::EventWaitOperation, core::HostStepOperation,
+                            core::CaptureBeginOperation, core::CaptureEndOperation, Replay>;
+  struct Step {
+    core::OperationId id;
+    core::StreamId stream;
+    What what;
+  };
+  struct Captured {
+    Graph graph;
+    std::map<core::OperationId, cudaGraphNode_t> nodes;
+  };
+
+  void launch(Launch& launch, cudaStream_t stream);
+  void replay(Replay& replay, cudaStream_t stream);
+  cudaStream_t stream_of(core::StreamId id, cudaStream_t main);
+  cudaEvent_t event_of(core::EventId id);
+
+  std::string name_;
+  std::vector<Step> steps_;
+  std::map<core::StreamId, Stream> streams_;  // logical streams other than 0
+  std::map<core::EventId, Event> events_;
+  std::map<core::StreamId, Event> joins_;
+  std::unique_ptr<Event> fork_;
+  std::map<std::uint32_t, Captured> graphs_;
+  std::map<core::OperationId, std::size_t> launch_steps_;
+  FillWords fill_;
+};
+
+}  // namespace faultline::cuda

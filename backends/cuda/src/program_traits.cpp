@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "program_traits.hpp"
+
+#include <algorithm>
+#include <set>
+#include <variant>
+
+namespace faultline::cuda {
+
+ProgramTraits traits_of(const core::Program& program) {
+  ProgramTraits traits;
+  std::set<core::StreamId> streams;
+  for (const core::Operation& operation : program.operations) {
+    streams.insert(operation.stream);
+    if (const auto* launch = std::get_if<core::LaunchOperation>(&operation.what)) {
+      ++traits.launches;
+      traits.blocks += std::uint64_t{launch->grid[0]} * launch->grid[1] * launch->grid[2];
+      traits.largest_dynamic_shared =
+          std::max(traits.largest_dynamic_shared, launch->dynamic_shared_bytes);
+    }
+    traits.has_host_steps |= std::holds_alternative<core::HostStepOperation>(operation.what);
+    traits.has_captures |= std::holds_alternative<core::CaptureBeginOperation>(operation.what);
+  }
+  streams.insert(0);
+  traits.multiple_streams = streams.size() > 1;
+  return traits;
+}
+
+}  // namespace faultline::cuda

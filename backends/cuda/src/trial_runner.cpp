@@ -1,0 +1,553 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trial_runner.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <thread>
+
+#include "faultline/core/comparison.hpp"
+#include "faultline/core/errors.hpp"
+#include "gate.hpp"
+#include "prepare.hpp"
+
+namespace faultline::cuda {
+
+using core::ExecutionStatus;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+constexpr std::uint64_t kAlignment = 1024;  // of every buffer, enough for any tensor map
+constexpr double kGateLimit = 1e-12;        // device oracle against the host reference
+constexpr std::chrono::milliseconds kCheckpointEvery{100};
+constexpr std::uint64_t kFlushBytes = std::uint64_t{192} << 20;
+
+std::uint64_t align_up(std::uint64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+DeviceLimits limits_of(const ModuleCache& modules) {
+  std::size_t free_bytes = 0, total = 0;
+  check(cudaMemGetInfo(&free_bytes, &total), "cannot query device memory");
+  DeviceLimits limits;
+  limits.multiprocessors = modules.facts().multiprocessors;
+  limits.free_bytes = free_bytes;
+  limits.shared_per_multiprocessor = modules.facts().shared_per_multiprocessor;
+  return limits;
+}
+
+void spin_for(std::chrono::nanoseconds duration) {
+  const auto end = Clock::now() + duration;
+  while (Clock::now() < end) {
+  }
+}
+
+}  // namespace
+
+TrialRunner::TrialRunner(const core::TrialPlan& plan, const core::TrialRequest& request,
+                         ModuleCache& modules, DeviceKernels& kernels)
+    : plan_(plan),
+      request_(request),
+      modules_(modules),
+      kernels_(kernels),
+      arm_(plan_arm(plan, request, limits_of(modules))),
+      inputs_(plan.input_indices()),
+      outputs_(plan.output_indices()) {}
+
+core::TrialResult TrialRunner::run(bool& context_lost) {
+  result_.batch = arm_.batch;
+  result_.note = arm_.note;
+  if (arm_.skipped) {
+    result_.skipped = true;
+    return std::move(result_);
+  }
+  try {
+    kernels_.set_carveout(arm_.carveout_percent);
+    allocate();
+    run_gate();
+    if (result_.status != ExecutionStatus::completed) {
+      return std::move(result_);
+    }
+    if (!arm_.fresh_inputs) {
+      make_fixed_inputs();
+    }
+    comparator_->reset(stream_.get());
+    wait();
+    if (request_.perturbation.co_resident != core::CoResident::none) {
+      stress_ = std::make_unique<CoResidentStress>(request_.perturbation.co_resident, kernels_);
+    }
+    if (!request_.perturbation.reload_module) {
+      for (InputSet& set : sets_) {
+        subject_of(set, arm_.batch);  // bound here, so that the trials follow each other closely
+      }
+    }
+    last_checkpoint_ = Clock::now();
+    const auto begin = Clock::now();
+    if (arm_.launches_per_graph > 0) {
+      run_graphs();
+    } else {
+      run_launches();
+    }
+    wait();
+    result_.elapsed_ns = static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count());
+    checkpoint(true);
+    if (stress_) {
+      result_.overlap_proven = stress_->overlap_proven();
+      if (!result_.overlap_proven) {
+        result_.note += (result_.note.empty() ? "" : "; ") + stress_->failure();
+      }
+      stress_.reset();
+    }
+    comparator_->collect(request_, !arm_.fresh_inputs, result_, stream_.get());
+    if (result_.trials != issued_) {
+      result_.status = ExecutionStatus::error;
+      result_.message = fmt::format("{} trials were issued and {} were compared to the last "
+                                    "element: the comparison is at fault",
+                                    issued_, result_.trials);
+    }
+  } catch (const ExecutionFailure& failure) {
+    context_lost |= failure.context_lost();
+    result_.trials = last_counters_.trials;
+    result_.failed = result_.wrong_values = last_counters_.failed;
+    result_.status = failure.status();
+    result_.message =
+        fmt::format("{}; it happened after trial {} was known to be finished and before "
+                    "trial {}",
+                    failure.what(), request_.first_trial + last_counters_.trials,
+                    request_.first_trial + issued_ + arm_.batch);
+    if (failure.status() == ExecutionStatus::fault ||
+        failure.status() == ExecutionStatus::timeout) {
+      result_.abnormal = 1;
+      ++result_.failed;
+      ++result_.trials;
+      core::FailedTrial failed;
+      failed.trial = request_.first_trial + last_counters_.trials;
+      failed.input_seed = core::trial_seed(request_.seed, arm_.fresh_inputs ? failed.trial : 0);
+      failed.status = failure.status();
+      result_.failures.push_back(std::move(failed));
+      result_.first_failed_trial =
+          std::min(result_.first_failed_trial, request_.first_trial + last_counters_.trials);
+    }
+  } catch (const core::UnsupportedError& unsupported) {
+    result_.status = ExecutionStatus::unsupported;
+    result_.message = unsupported.what();
+  }
+  return std::move(result_);
+}
+
+void TrialRunner::wait() {
+  wait_for(stream_.get(), std::chrono::duration<double>(request_.timeout_s));
+}
+
+abi::TrialRange TrialRunner::range_of(std::uint64_t trial, std::uint32_t trials) const {
+  abi::TrialRange range;
+  range.campaign_seed = request_.seed;
+  range.first = trial;
+  range.batch = trials;
+  range.fixed_inputs = !arm_.fresh_inputs;
+  return range;
+}
+
+void TrialRunner::allocate() {
+  const std::uint64_t batch = arm_.batch;
+  std::uint64_t set_bytes = 0, shared_bytes = 0;
+  for (const core::BufferSpec& buffer : plan_.buffers) {
+    (buffer.role == core::BufferRole::input ? set_bytes : shared_bytes) +=
+        align_up(buffer.bytes() * batch);
+  }
+  // Fixed inputs are the same in every slot, so one trial's reference serves all.
+  const std::uint64_t reference_trials = arm_.fresh_inputs ? batch : 1;
+  std::uint64_t reference_set_bytes = 0;
+  for (const std::uint32_t index : outputs_) {
+    reference_set_bytes +=
+        2 * align_up(sizeof(double) * reference_trials *
+                     static_cast<std::uint64_t>(plan_.buffers[index].elements()));
+  }
+  const std::uint64_t reference_sets = arm_.references_per_set ? arm_.input_sets : 1;
+  input_memory_ = DeviceMemory(set_bytes * arm_.input_sets, "inputs");
+  output_memory_ = DeviceMemory(shared_bytes, "outputs and workspace");
+  reference_memory_ = DeviceMemory(reference_set_bytes * reference_sets, "references");
+  cursor_ = DeviceMemory(sizeof(std::uint64_t), "the trial counter");
+  check(cudaMemsetAsync(output_memory_.data(), 0, output_memory_.bytes(), stream_.get()),
+        "cannot clear the workspace");
+  if (request_.perturbation.flush_l2) {
+    flush_memory_ = DeviceMemory(
+        std::max<std::uint64_t>(kFlushBytes, 3 * modules_.facts().l2_bytes), "the L2 flush");
+  }
+
+  for (std::uint64_t s = 0; s < arm_.input_sets; ++s) {
+    InputSet set;
+    std::byte* input = input_memory_.data() + s * set_bytes;
+    std::byte* shared = output_memory_.data();
+    for (const core::BufferSpec& buffer : plan_.buffers) {
+      std::byte*& next = buffer.role == core::BufferRole::input ? input : shared;
+      set.buffers.push_back({next, buffer.bytes() * batch});
+      next += align_up(buffer.bytes() * batch);
+    }
+    set.oracle_bindings = set.buffers;
+    std::byte* reference =
+        reference_memory_.data() + (arm_.references_per_set ? s : 0) * reference_set_bytes;
+    for (const std::uint32_t index : outputs_) {
+      const std::uint64_t bytes = sizeof(double) * reference_trials *
+                                  static_cast<std::uint64_t>(plan_.buffers[index].elements());
+      ComparedOutput output;
+      output.data = set.buffers[index].data;
+      output.expected = reinterpret_cast<const double*>(reference);
+      set.oracle_bindings.push_back({reference, bytes});
+      reference += align_up(bytes);
+      output.bound = reinterpret_cast<const double*>(reference);
+      set.oracle_bindings.push_back({reference, bytes});
+      reference += align_up(bytes);
+      set.compared.push_back(output);
+    }
+    sets_.push_back(std::move(set));
+  }
+
+  std::vector<core::BufferSpec> outputs;
+  for (const std::uint32_t index : outputs_) {
+    outputs.push_back(plan_.buffers[index]);
+  }
+  comparator_ = std::make_unique<Comparator>(std::move(outputs), arm_.batch, request_.capture_limit,
+                                             !arm_.fresh_inputs, kernels_);
+  std::set<core::ModuleRef> modules;
+  for (const core::Operation& operation : plan_.program(arm_.batch).operations) {
+    if (const auto* launch = std::get_if<core::LaunchOperation>(&operation.what)) {
+      modules.insert(launch->module);
+    }
+  }
+  subject_modules_.assign(modules.begin(), modules.end());
+}
+
+PreparedProgram& TrialRunner::subject_of(InputSet& set, std::uint32_t trials) {
+  auto found = set.subject.find(trials);
+  if (found == set.subject.end()) {
+    const FillWords fill = [this](std::byte* data, std::uint64_t bytes, std::uint32_t word,
+                                  cudaStream_t stream) {
+      kernels_.fill(data, bytes, word, stream);
+    };
+    found = set.subject
+                .emplace(trials, PreparedProgram(plan_.program(trials), set.buffers, modules_,
+                                                 arm_.carveout_percent, fill))
+                .first;
+  }
+  return found->second;
+}
+
+PreparedProgram& TrialRunner::oracle_of(InputSet& set, std::uint32_t trials) {
+  auto found = set.oracle.find(trials);
+  if (found == set.oracle.end()) {
+    const FillWords fill = [this](std::byte* data, std::uint64_t bytes, std::uint32_t word,
+                                  cudaStream_t stream) {
+      kernels_.fill(data, bytes, word, stream);
+    };
+    found = set.oracle
+                .emplace(trials, PreparedProgram(plan_.device_oracle(trials), set.oracle_bindings,
+                                                 modules_, arm_.carveout_percent, fill))
+                .first;
+  }
+  return found->second;
+}
+
+void TrialRunner::prepare(InputSet& set, const abi::TrialRange& range, bool draw, bool poison) {
+  prepare_buffers(plan_, request_.data, set.buffers, range, draw, poison, kernels_, stream_.get());
+}
+
+std::vector<core::Tensor> TrialRunner::host_inputs(std::uint64_t trial) const {
+  std::vector<core::Tensor> tensors;
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    const core::BufferSpec& buffer = plan_.buffers[inputs_[i]];
+    core::Tensor tensor(buffer.dtype, buffer.shape);
+    core::generate_input(core::input_for(request_.data, buffer),
+                         core::trial_seed(request_.seed, arm_.fresh_inputs ? trial : 0), inputs_[i],
+                         tensor);
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+/// The device generator must equal the host's bit for bit, and the device oracle the host reference
+/// to 1e-12.
+void TrialRunner::run_gate() {
+  if (!plan_.device_oracle || !plan_.reference) {
+    return;
+  }
+  InputSet& set = sets_.front();
+  const std::uint64_t samples =
+      std::min<std::uint64_t>(request_.gate_samples, arm_.fresh_inputs ? request_.count : 1);
+  for (std::uint64_t s = 0; s < samples; ++s) {
+    const std::uint64_t trial = request_.first_trial + s;
+    prepare(set, range_of(trial, 1), true, false);
+    oracle_of(set, 1).issue(stream_.get());
+    wait();
+    const std::vector<core::Tensor> inputs = host_inputs(trial);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      std::vector<std::byte> device(inputs[i].bytes.size());
+      copy_to_host(device, set.buffers[inputs_[i]].data, stream_.get());
+      const auto differs = std::mismatch(device.begin(), device.end(), inputs[i].bytes.begin());
+      if (differs.first != device.end()) {
+        result_.status = ExecutionStatus::error;
+        result_.message = fmt::format(
+            "input '{}' of trial {} differs between device and host generator from byte {} on",
+            plan_.buffers[inputs_[i]].name, trial, differs.first - device.begin());
+        return;
+      }
+    }
+    const std::vector<core::ReferenceTensor> expected = plan_.reference(inputs);
+    for (std::size_t k = 0; k < outputs_.size(); ++k) {
+      const std::string& name = plan_.buffers[outputs_[k]].name;
+      const std::size_t count = expected[k].expected.size();
+      std::vector<double> values(count), bounds(count);
+      copy_to_host(std::as_writable_bytes(std::span(values)), set.compared[k].expected,
+                   stream_.get());
+      copy_to_host(std::as_writable_bytes(std::span(bounds)), set.compared[k].bound, stream_.get());
+      const GateDifference difference =
+          gate_difference(values, bounds, expected[k].expected, expected[k].bound);
+      result_.gate_worst = std::max(result_.gate_worst, difference.worst);
+      if (!(difference.worst <= kGateLimit)) {
+        result_.status = ExecutionStatus::error;
+        result_.message = fmt::format(
+            "the device oracle disagrees with the host reference in {} of output '{}', element {}, "
+            "trial {}: {:.17g} against {:.17g}, relative difference {:.3g} with {:.0e} allowed",
+            difference.in_bound ? "the bound" : "the value", name, difference.index, trial,
+            difference.in_bound ? bounds[difference.index] : values[difference.index],
+            difference.in_bound ? expected[k].bound[difference.index]
+                                : expected[k].expected[difference.index],
+            difference.worst, kGateLimit);
+        return;
+      }
+    }
+    ++result_.gate_samples;
+  }
+}
+
+/// References of `trials` trials whose inputs are in the set.
+void TrialRunner::make_reference(InputSet& set, std::uint64_t trial, std::uint32_t trials) {
+  if (plan_.device_oracle) {
+    oracle_of(set, trials).issue(stream_.get());
+  } else {
+    host_reference(set, trial, trials);
+  }
+}
+
+void TrialRunner::host_reference(InputSet& set, std::uint64_t trial, std::uint32_t trials) {
+  wait();  // earlier comparisons still read the reference
+  for (std::uint32_t t = 0; t < trials; ++t) {
+    const std::vector<core::ReferenceTensor> reference = plan_.reference(host_inputs(trial + t));
+    for (std::size_t k = 0; k < outputs_.size(); ++k) {
+      const auto elements = static_cast<std::size_t>(plan_.buffers[outputs_[k]].elements());
+      if (reference.at(k).expected.size() != elements || reference[k].bound.size() != elements) {
+        throw core::UsageError(
+            fmt::format("the reference of output '{}' has {} values and {} bounds for {} elements",
+                        plan_.buffers[outputs_[k]].name, reference[k].expected.size(),
+                        reference[k].bound.size(), elements));
+      }
+      std::byte* expected = set.oracle_bindings[plan_.buffers.size() + 2 * k].data;
+      std::byte* bound = set.oracle_bindings[plan_.buffers.size() + 2 * k + 1].data;
+      const std::size_t offset = t * elements * sizeof(double);
+      copy_to_device(expected + offset, std::as_bytes(std::span(reference[k].expected)),
+                     stream_.get());
+      copy_to_device(bound + offset, std::as_bytes(std::span(reference[k].bound)), stream_.get());
+    }
+  }
+}
+
+void TrialRunner::make_fixed_inputs() {
+  for (InputSet& set : sets_) {
+    prepare(set, range_of(request_.first_trial, arm_.batch), true, false);
+  }
+  make_reference(sets_.front(), request_.first_trial, 1);
+  wait();
+}
+
+/// Fresh inputs and references for one round over the pool, before any of its trials.
+void TrialRunner::refill_pool(std::uint64_t trial, std::uint64_t trials_left) {
+  for (InputSet& set : sets_) {
+    if (trials_left == 0) {
+      break;
+    }
+    const auto trials =
+        static_cast<std::uint32_t>(std::min<std::uint64_t>(arm_.batch, trials_left));
+    prepare(set, range_of(trial, trials), true, false);
+    make_reference(set, trial, trials);
+    trial += trials;
+    trials_left -= trials;
+  }
+}
+
+void TrialRunner::host_wait() {
+  const std::chrono::nanoseconds duration{request_.perturbation.wait_ns};
+  switch (request_.perturbation.wait) {
+  case core::HostWait::none: break;
+  case core::HostWait::spin: spin_for(duration); break;
+  case core::HostWait::sleep: std::this_thread::sleep_for(duration); break;
+  }
+}
+
+void TrialRunner::reload_modules() {
+  wait();
+  for (InputSet& set : sets_) {
+    set.subject.clear();
+  }
+  for (const core::ModuleRef& module : subject_modules_) {
+    modules_.unload(module);
+  }
+  // A device oracle in the subject's module is gone with it.
+  for (InputSet& set : sets_) {
+    set.oracle.clear();
+  }
+}
+
+/// Everything of one launch: inputs, poison, reference, the subject, the comparison. The reference
+/// is made before the subject runs, so that a subject that writes its inputs cannot bend it.
+void TrialRunner::issue_launch(std::uint64_t launch_index, const abi::TrialRange& range,
+                               bool capturing) {
+  InputSet& set = sets_[launch_index % sets_.size()];
+  const core::Perturbation& perturbation = request_.perturbation;
+  prepare(set, range, arm_.oracle_per_launch, true);
+  if (arm_.oracle_per_launch) {
+    make_reference(set, range.first, range.batch);
+  }
+  if (perturbation.flush_l2) {
+    check_execution(cudaMemsetAsync(flush_memory_.data(), static_cast<int>(flushes_++ & 0xff),
+                                    flush_memory_.bytes(), stream_.get()),
+                    "the L2 flush failed");
+  }
+  AfterLaunch after_launch;
+  if (!capturing) {
+    host_wait();
+    if (perturbation.sync_each) {
+      after_launch = [this](cudaStream_t stream) {
+        wait_for(stream, std::chrono::duration<double>(request_.timeout_s));
+      };
+    }
+  }
+  subject_of(set, range.batch).issue(stream_.get(), after_launch);
+  comparator_->compare(range, set.compared, !arm_.fresh_inputs, stream_.get());
+}
+
+/// Progress and stop flag about every 100 ms. True when the arm should end.
+bool TrialRunner::checkpoint(bool force) {
+  const bool stopped = request_.stop != nullptr && request_.stop->load(std::memory_order_relaxed);
+  const auto now = Clock::now();
+  if (!force && !stopped && now - last_checkpoint_ < kCheckpointEvery) {
+    return false;
+  }
+  wait();
+  last_counters_ = comparator_->counters(stream_.get());
+  if (stress_) {
+    stress_->checkpoint();
+  }
+  if (request_.progress) {
+    request_.progress(last_counters_.trials, last_counters_.failed);
+  }
+  last_checkpoint_ = Clock::now();
+  return stopped || (stress_ && !stress_->overlap_proven());
+}
+
+void TrialRunner::run_launches() {
+  for (std::uint64_t index = 0; index < arm_.launches; ++index) {
+    const std::uint64_t left = request_.count - issued_;
+    const auto trials = static_cast<std::uint32_t>(std::min<std::uint64_t>(arm_.batch, left));
+    const std::uint64_t trial = request_.first_trial + issued_;
+    if (arm_.references_per_set && index % sets_.size() == 0) {
+      refill_pool(trial, left);
+    }
+    if (request_.perturbation.reload_module) {
+      reload_modules();
+    }
+    issue_launch(index, range_of(trial, trials), false);
+    issued_ += trials;
+    if (checkpoint(false)) {
+      return;
+    }
+  }
+}
+
+TrialRunner::CapturedLaunches TrialRunner::capture(std::uint64_t first_set,
+                                                   std::uint32_t launches) {
+  // Programs are bound outside the capture: loading a module inside one would end it.
+  for (std::uint32_t i = 0; i < launches; ++i) {
+    InputSet& set = sets_[(first_set + i) % sets_.size()];
+    subject_of(set, arm_.batch);
+    if (arm_.oracle_per_launch) {
+      oracle_of(set, arm_.batch);
+    }
+  }
+  CapturedLaunches captured;
+  captured.trials = std::uint64_t{launches} * arm_.batch;
+  check_execution(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal),
+                  "cannot begin a capture");
+  cudaGraph_t graph = nullptr;
+  try {
+    for (std::uint32_t i = 0; i < launches; ++i) {
+      abi::TrialRange range = range_of(std::uint64_t{i} * arm_.batch, arm_.batch);
+      range.cursor = cursor_.as<std::uint64_t>();
+      issue_launch(first_set + i, range, true);
+    }
+    kernels_.advance(cursor_.as<std::uint64_t>(), captured.trials, stream_.get());
+  } catch (...) {
+    cudaStreamEndCapture(stream_.get(), &graph);  // the stream must not stay in capture
+    if (graph != nullptr) {
+      cudaGraphDestroy(graph);
+    }
+    throw;
+  }
+  check_execution(cudaStreamEndCapture(stream_.get(), &graph), "cannot end a capture");
+  captured.graph = Graph(graph);
+  return captured;
+}
+
+void TrialRunner::run_graphs() {
+  // A graph holds the launches over one window of the pool, so that replays rotate over all of it.
+  std::map<std::pair<std::uint64_t, std::uint32_t>, CapturedLaunches> graphs;
+  std::uint64_t next_trial = request_.first_trial;
+  copy_to_device(cursor_.data(), std::as_bytes(std::span(&next_trial, 1)), stream_.get());
+  std::uint64_t index = 0;
+  while (index < arm_.launches) {
+    const std::uint64_t left = request_.count - issued_;
+    const std::uint64_t first_set = index % sets_.size();
+    if (arm_.references_per_set && first_set == 0) {
+      refill_pool(request_.first_trial + issued_, left);
+    }
+    const std::uint64_t whole = left / arm_.batch;
+    if (whole == 0) {  // the last, smaller launch is issued as it is
+      issue_launch(
+          index, range_of(request_.first_trial + issued_, static_cast<std::uint32_t>(left)), false);
+      issued_ += left;
+      return;
+    }
+    std::uint64_t launches = std::min<std::uint64_t>(arm_.launches_per_graph, whole);
+    if (sets_.size() > 1) {
+      launches = std::min<std::uint64_t>(launches, sets_.size() - first_set);
+    }
+    if (request_.perturbation.reload_module) {
+      wait();
+      graphs.clear();  // before the code that they refer to goes
+      reload_modules();
+    }
+    const auto key =
+        std::pair(first_set * (sets_.size() > 1), static_cast<std::uint32_t>(launches));
+    auto found = graphs.find(key);
+    if (found == graphs.end()) {
+      found = graphs.emplace(key, capture(first_set, static_cast<std::uint32_t>(launches))).first;
+    }
+    host_wait();
+    check_execution(cudaGraphLaunch(found->second.graph.exec(), stream_.get()),
+                    "cannot replay the trials' graph");
+    issued_ += found->second.trials;
+    index += launches;
+    if (request_.perturbation.sync_each) {
+      wait();
+    }
+    if (checkpoint(false)) {
+      return;
+    }
+  }
+}
+
+}  // namespace faultline::cuda
