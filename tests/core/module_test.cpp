@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "faultline/core/module.hpp"
+
+#include <filesystem>
+#include <fstream>
+
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "faultline/core/errors.hpp"
+#include "faultline/core/program.hpp"
+
+namespace faultline::core {
+namespace {
+
+TEST(Module, EmbeddedDataIsKept) {
+  const EmbeddedSource sources[] = {{"kernels/a.cu", "one  \n\ttwo\t\r\n\nlast"}};
+  const std::byte cubin[] = {std::byte{1}, std::byte{2}};
+  const EmbeddedModule embedded{"a", ".version 9.0\n", cubin, sources};
+  const ModuleRef module = make_module(embedded);
+  EXPECT_EQ(module->name, "a");
+  EXPECT_EQ(module->ptx, ".version 9.0\n");
+  EXPECT_EQ(module->cubin.size(), 2u);
+  EXPECT_EQ(source_line(*module, "kernels/a.cu", 1), "one");
+  EXPECT_EQ(source_line(*module, "kernels/a.cu", 2), "\ttwo");
+  EXPECT_EQ(source_line(*module, "kernels/a.cu", 3), "");
+  EXPECT_EQ(source_line(*module, "kernels/a.cu", 4), "last");
+  for (const int line : {-1, 0, 5, 1000}) {
+    EXPECT_EQ(source_line(*module, "kernels/a.cu", line), "");
+  }
+  EXPECT_EQ(source_line(*module, "a.cu", 1), "");
+}
+
+TEST(Module, HashTellsCodeApart) {
+  const std::byte one[] = {std::byte{1}}, two[] = {std::byte{2}};
+  const auto hash = [](std::string_view ptx, std::span<const std::byte> cubin) {
+    return make_module({"m", ptx, cubin, {}})->hash;
+  };
+  EXPECT_EQ(hash("abc", one), hash("abc", one));
+  EXPECT_NE(hash("abc", one), hash("abd", one));
+  EXPECT_NE(hash("abc", one), hash("abc", two));
+  EXPECT_NE(hash("abc", {}), hash("abc", one));
+  EXPECT_NE(hash("abc\x01", {}), hash("abc", one));
+  EXPECT_EQ(hash("", {}).size(), 16u);
+  EXPECT_EQ(hash("abc", {}).find_first_not_of("0123456789abcdef"), std::string::npos);
+}
+
+TEST(Module, PtxFilesBringTheirSources) {
+  const auto folder = std::filesystem::temp_directory_path() /
+                      ("faultline-module-test-" + std::to_string(::getpid()));
+  std::filesystem::create_directories(folder);
+  const std::string source = (folder / "k.cu").string();
+  std::ofstream(source) << "first\nsecond\n";
+  const std::string ptx =
+      ".version 9.0\n\t.file\t1 \"" + source + "\"\n.file 2 \"not_there.cuh\"\n.file broken\n";
+  std::ofstream(folder / "k.ptx") << ptx;
+  const ModuleRef module = load_ptx_module((folder / "k.ptx").string());
+  EXPECT_EQ(module->name, "k");
+  EXPECT_EQ(module->ptx, ptx);
+  EXPECT_EQ(source_line(*module, source, 2), "second");
+  EXPECT_EQ(module->sources.size(), 1u);
+  std::ofstream(folder / "empty.ptx");
+  EXPECT_EQ(load_ptx_module((folder / "empty.ptx").string())->ptx, "");
+  for (const auto& bad : {folder / "missing.ptx", folder}) {
+    try {
+      load_ptx_module(bad.string());
+      ADD_FAILURE() << bad;
+    } catch (const EnvironmentError& error) {
+      EXPECT_EQ(error.code(), ExitCode::error);
+      EXPECT_THAT(error.what(), ::testing::HasSubstr(bad.string()));
+    }
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Program, IdsStayUnique) {
+  Program program;
+  EXPECT_EQ(program.add(EventRecordOperation{1}), 0u);
+  EXPECT_EQ(program.add(EventWaitOperation{1}, 2), 1u);
+  program.operations.erase(program.operations.begin());
+  EXPECT_EQ(program.add(FillOperation{}), 2u);
+  EXPECT_EQ(program.operations[0].stream, 2u);
+}
+
+TEST(Program, ScalarsKeepTheirBits) {
+  EXPECT_EQ(scalar(std::int32_t{-1}), (ScalarArgument{0xffffffffu, 4}));
+  EXPECT_EQ(scalar(std::int64_t{-1}), (ScalarArgument{~0ull, 8}));
+  EXPECT_EQ(scalar(1.0f), (ScalarArgument{0x3f800000u, 4}));
+  EXPECT_EQ(scalar(-0.0), (ScalarArgument{1ull << 63, 8}));
+}
+
+}  // namespace
+}  // namespace faultline::core
