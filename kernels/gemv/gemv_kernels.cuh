@@ -2,8 +2,8 @@
 //
 // Matrix-vector product y = A x with fp32 accumulation: three clean kernels and their mutants.
 //
-//   A [n, k] row-major, row i starts at element i * k       dtype T in {__half, __nv_bfloat16, float}
-//   x [k], y [n]                                            the same T
+//   A [n, k] row-major, row i starts at element i * k     T in {__half, __nv_bfloat16, float}
+//   x [k], y [n]                                          the same T
 //   preconditions: n >= 1, k >= 1, A and x 16-byte aligned, n * k < 2^63; A, x, y do not overlap
 //   grid = ceil(n / rows_per_block), block = rows_per_block * threads_per_row (1-D), no dynamic
 //   shared memory; arguments (const T* A, const T* x, T* y, int32 n, int32 k) for every entry
@@ -17,8 +17,9 @@
 //   pipelined  A tiles go through shared memory by cp.async, 1, 2 or 3 stages
 // Mutants: a template parameter `Defect`; each is one `kDefect ==` line below, described there.
 //
-// Numeric plan, all variants: products of exact T values, one fp32 fma chain per thread, fp32 tree or
-// serial sum over the threads of a row, one rounding to T. Number of additions on any path <= k.
+// Numeric plan, all variants: products of exact T values, one fp32 fma chain per thread, an fp32
+// tree over the lanes of a warp and a serial sum over the warps of a row (uncoalesced: a serial sum
+// over the threads of a row), one rounding to T.
 //
 // PTX ISA sections are cited by title; their numbers change between versions.
 #pragma once
@@ -139,11 +140,11 @@ __device__ __forceinline__ float row_sum(float value, int row_in_block, int lane
       partial[row_in_block * kWarpsPerRow + lane / kWarp] = value;
     }
     __syncthreads();  // writers: lane 0 of every warp (partial); readers: lane 0 of every row
-    // Defect wrong_config. Line changed: `first`, which was row_in_block * kWarpsPerRow. The index was
-    // written for one row a block; with several rows of several warps each (r2_t64 among the
-    // configs) every row of the block gets the sum of the block's first row. From: an epilogue index
-    // that is right only for the tile shape it was tuned on. Shows as: class config, wrong in r2_t64
-    // at the rows with i mod 2 == 1, right in every other config.
+    // Defect wrong_config. Line changed: `first`, which was row_in_block * kWarpsPerRow. The index
+    // was written for one row a block; with several rows of several warps each (r2_t64 among the
+    // configs) every row of the block gets the sum of the block's first row. From: an epilogue
+    // index that is right only for the tile shape it was tuned on. Shows as: class config, wrong in
+    // r2_t64 at the rows with i mod 2 == 1, right in every other config.
     const int first = kDefect == Defect::wrong_config ? 0 : row_in_block * kWarpsPerRow;
     value = 0.0f;
     if (lane == 0) {
@@ -158,8 +159,8 @@ __device__ __forceinline__ float row_sum(float value, int row_in_block, int lane
 
 // ---- register: O1 -------------------------------------------------------------------------------
 
-/// a_row . x over the elements that belong to `lane` of kThreads. kInFlight chunks of A are requested
-/// before the first one is used. kVector = false forces the element path.
+/// a_row . x over the elements that belong to `lane` of kThreads. kInFlight chunks of A are
+/// requested before the first one is used. kVector = false forces the element path.
 template <typename T, int kThreads, int kInFlight, bool kVector>
 __device__ __forceinline__ float row_dot(const T* a_row, const T* x, int k, int lane) {
   float sum = 0.0f;
@@ -210,15 +211,15 @@ __device__ __forceinline__ void gemv_register(const T* A, const T* x, T* y, int 
   const int row0 = static_cast<int>(blockIdx.x) * kRows;
   constexpr bool kSwapped = kDefect == Defect::uncoalesced;
   // Defect uncoalesced. Lines changed: the next two, which map a thread to (row, lane). Consecutive
-  // threads take consecutive rows instead of consecutive columns, so one warp's load touches 32 rows
-  // k elements apart. From: a GEMV whose threads were declared (rows, reduction) and not (reduction,
-  // rows), at 3 % of the bandwidth. Shows as: right values, slow.uncoalesced.
+  // threads take consecutive rows instead of consecutive columns, so one warp's load touches 32
+  // rows k elements apart. From: a GEMV whose threads were declared (rows, reduction) and not
+  // (reduction, rows), at 3 % of the bandwidth. Shows as: right values, slow.uncoalesced.
   const int lane = kSwapped ? tid / kRows : tid % kThreads;
   const int row_in_block = kSwapped ? tid % kRows : tid / kThreads;
   const int row = row0 + row_in_block;
-  // Defect missed_rows. Line changed: the guard, which was row < n. It tests the first row of the next
-  // block, so that the last row tile is never written, whatever n. From: an off-by-one in a tile
-  // guard. Shows as: missed_write, rows_per_block or fewer rows that still hold the poison.
+  // Defect missed_rows. Line changed: the guard, which was row < n. It tests the first row of the
+  // next block, so that the last row tile is never written, whatever n. From: an off-by-one in a
+  // tile guard. Shows as: missed_write, rows_per_block or fewer rows that still hold the poison.
   const bool active = kDefect == Defect::missed_rows ? row0 < n - kRows : row < n;
 
   float sum = 0.0f;
@@ -343,8 +344,8 @@ __device__ __forceinline__ void gemv_pipelined(const T* A, const T* x, T* y, int
   const int row = row0 + row_in_block;
   const bool aligned = k % kChunk<T> == 0;
   // Defect dropped_tail. Line changed: the tile count, which was rounded up. The elements of k past
-  // the last whole tile are forgotten. From: K loops over K / BLOCK_K. Shows as: tail, wrong in every
-  // row, only when k is not a multiple of tile_k.
+  // the last whole tile are forgotten. From: K loops over K / BLOCK_K. Shows as: tail, wrong in
+  // every row, only when k is not a multiple of tile_k.
   const int tiles = kDefect == Defect::dropped_tail ? k / kTileK : (k + kTileK - 1) / kTileK;
 
   // Requests tile t of A; elements outside A become zeros. One commit group a call, empty or not.
@@ -401,9 +402,9 @@ __device__ __forceinline__ void gemv_pipelined(const T* A, const T* x, T* y, int
     __syncthreads();  // readers: all threads (slot of t); writer: request_tile of iteration t + 1
   }
 
-  // Defect stage_sentinel. Lines added: the loop below. It is the register path of the version before,
-  // kept for stages == 0 behind a condition that was meant to be evaluated while the kernel is
-  // generated and was not: its one tile of 256 elements is added to the pipelined sum. From: a
+  // Defect stage_sentinel. Lines added: the loop below. It is the register path of the version
+  // before, kept for stages == 0 behind a condition that was meant to be evaluated while the kernel
+  // is generated and was not: its one tile of 256 elements is added to the pipelined sum. From: a
   // num_stages = 0 sentinel (same error in every config; a stale cache was blamed). Shows as:
   // systematic_offset, the same error in every config: y_i + sum over j < min(k, 256) of A_ij x_j.
   if constexpr (kDefect == Defect::stage_sentinel) {
@@ -434,8 +435,9 @@ __device__ __forceinline__ void gemv_pipelined(const T* A, const T* x, T* y, int
 // Two macros so that a template argument list with commas can travel as one argument.
 #define FAULTLINE_GEMV_ARGS(...) __VA_ARGS__
 
-// Threads a multiprocessor should hold. Left to itself ptxas aims at full occupancy and, to save the
-// registers, uses each load before it issues the next; this leaves room for U of them in flight.
+// Threads a multiprocessor should hold. Left to itself ptxas aims at full occupancy and, to save
+// the registers, uses each load before it issues the next; this leaves room for U of them in
+// flight.
 #define FAULTLINE_GEMV_RESIDENT(U) ((U) <= 2 ? 1536 : 768)
 
 // register-shaped: rows_per_block R, threads_per_row P, loads in flight U

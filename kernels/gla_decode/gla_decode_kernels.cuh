@@ -6,11 +6,12 @@
 //
 //   q, k, gk [B, H, DK]   v, o [B, H, DV]   S = state, S' = new_state [B, H, DK, DV], row = one k
 //   index; all in one dtype T in {__nv_bfloat16, __half, float}; gk is a natural logarithm.
-//   preconditions: DK a multiple of 16, 16 <= DK <= 256 (run time); DV in {64, 128} (template); every
-//   pointer 16-byte aligned; outputs do not overlap inputs; sm_90 or later but for `serial`
-//   grid = B * H blocks (trials batched in one grid are more blocks), block = 256, no dynamic shared
-//   memory; arguments (q, k, v, gk, state, o, new_state, int32 dk, float scale), and for tensor copies
-//   a tenth, const __grid_constant__ CUtensorMap state_map (README.md: its geometry)
+//   preconditions: DK a multiple of 16, 16 <= DK <= 256 (run time); DV in {64, 128} (template);
+//   every pointer 16-byte aligned; outputs do not overlap inputs; B * H * DK < 2^31; sm_90a but for
+//   `serial`
+//   grid = B * H blocks (trials batched in one grid are more blocks), block = 256, no dynamic
+//   shared memory; arguments (q, k, v, gk, state, o, new_state, int32 dk, float scale), and for
+//   tensor copies a tenth, const __grid_constant__ CUtensorMap state_map (README.md: geometry)
 //
 // Two passes over the state, each a pipeline of tiles of 16 rows through two stages:
 //   pass 1   o = scale * S^T (e^gk q) + scale * (q.k) v     which needs S before the update only
@@ -31,7 +32,7 @@
 //
 // Numeric plan
 //   pipelined  a_i = exp2(gk_i * log2 e) in fp32; q_i * a_i rounded to T (q_tile); acc_j = sum_i
-//              q_tile_i S_ij in fp32 (mma: tiles of 16 products, then tile by tile; scalar: fma chain);
+//              q_tile_i S_ij in fp32 (mma: 16 products a step, tile by tile; scalar: an fma chain);
 //              q.k in fp32 over DK; o_j = T(scale * acc_j + (scale * q.k) * v_j)
 //   serial     o_j = T(scale * sum_i q_i u_ij) in fp32 with u_ij unrounded
 //   both       u_ij = fma(k_i, v_j, a_i * S_ij) in fp32, S'_ij = T(u_ij)
@@ -128,7 +129,8 @@ __device__ __forceinline__ void mbarrier_arrive(uint64_t* barrier) {
   mbarrier_arrive(shared_address(barrier));
 }
 
-// PTX ISA: mbarrier.try_wait. Acquire at CTA scope; returns when the phase of this parity is complete.
+// PTX ISA: mbarrier.try_wait. Acquire at CTA scope; returns when the phase of this parity is
+// complete.
 __device__ __forceinline__ void mbarrier_wait(uint64_t* barrier, int parity) {
   uint32_t done = 0;
   while (done == 0) {
@@ -144,7 +146,8 @@ __device__ __forceinline__ void mbarrier_wait(uint64_t* barrier, int parity) {
   }
 }
 
-// PTX ISA: fence (mbarrier_init form). Makes initialised barriers visible to the asynchronous copies.
+// PTX ISA: fence (mbarrier_init form). Makes initialised barriers visible to the asynchronous
+// copies.
 __device__ __forceinline__ void fence_mbarrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -248,9 +251,9 @@ struct TileLayout {
 // ---- the pipelined kernel -----------------------------------------------------------------------
 
 template <typename T, int kDv, Copy kCopy, Producer kProducer, Consumer kConsumer, Defect kDefect>
-__device__ __forceinline__ void gla_decode_pipelined(const T* q, const T* k, const T* v, const T* gk,
-                                                     const T* state, T* o, T* new_state, int dk,
-                                                     float scale, const CUtensorMap* state_map) {
+__device__ __forceinline__ void gla_decode_pipelined(
+    const T* q, const T* k, const T* v, const T* gk, const T* state, T* o, T* new_state, int dk,
+    float scale, const CUtensorMap* state_map) {
   using Layout = TileLayout<T, kDv, kCopy>;
   static_assert(kConsumer == Consumer::scalar || sizeof(T) == 2, "mma takes 16-bit elements");
   static_assert(kDefect != Defect::early_release || kConsumer == Consumer::mma,
@@ -272,19 +275,19 @@ __device__ __forceinline__ void gla_decode_pipelined(const T* q, const T* k, con
   __shared__ __align__(8) uint64_t full2[kStages];                 // pass 2
   __shared__ __align__(8) uint64_t empty2[kStages];
 
-  // Defect shared_buffer. Line changed: this choice, which was state_tile_pass2. Pass 2 loads its tiles
-  // into pass 1's two stages, behind barriers of its own that start empty, so nothing orders its
-  // first copies after pass 1's last reads and loads of the same slot. From: a GLA decode kernel whose
-  // two software pipelines named one buffer. Shows as: race.async, intermittent. Write after read:
-  // pass 2's tile lands before pass 1's consumer has read, o wrong. Write after write: pass 1's late
-  // last tile lands on top of pass 2's tile, new_state tile 1 carries the data of the last tile in
-  // that slot (tile 3 at dk = 64).
+  // Defect shared_buffer. Line changed: this choice, which was state_tile_pass2. Pass 2 loads its
+  // tiles into pass 1's two stages, behind barriers of its own that start empty, so nothing orders
+  // its first copies after pass 1's last reads and loads of the same slot. From: a GLA decode
+  // kernel whose two software pipelines named one buffer. Shows as: race.async, intermittent. Write
+  // after read: pass 2's tile lands before pass 1's consumer has read, o wrong. Write after write:
+  // pass 1's late last tile lands on top of pass 2's tile, new_state tile 1 carries the data of the
+  // last tile in that slot (tile 3 at dk = 64).
   auto& pass2_tile = kDefect == Defect::shared_buffer ? state_tile : state_tile_pass2;
 
   const int tid = static_cast<int>(threadIdx.x);
   const int tiles = dk / kTileRows;
   const int64_t bh = blockIdx.x;
-  const int map_row = static_cast<int>(blockIdx.x) * dk;           // of this block's state in the map
+  const int map_row = static_cast<int>(blockIdx.x) * dk;           // of this state in the map
   q += bh * dk;                                                    // [dk]
   k += bh * dk;                                                    // [dk]
   gk += bh * dk;                                                   // [dk]
@@ -323,7 +326,7 @@ __device__ __forceinline__ void gla_decode_pipelined(const T* q, const T* k, con
     }
   };
 
-  if (tid >= kWarpgroup) {  // ---------------------------------------------------- producer warpgroup
+  if (tid >= kWarpgroup) {  // -------------------------------------------------- producer warpgroup
     const int producer = tid - kWarpgroup;
     if (kProducer == Producer::thread && producer != 0) return;
 
@@ -331,26 +334,29 @@ __device__ __forceinline__ void gla_decode_pipelined(const T* q, const T* k, con
     for (int kt = 0; kt < tiles; ++kt) {  // pass 1
       const int stage = kt % kStages;
       const int round = kt / kStages;
-      mbarrier_wait(&empty[stage], (round & 1) ^ 1);  // arrivals: consumers, pass 1; round 0 passes
+      mbarrier_wait(&empty[stage], (round & 1) ^ 1);  // arrivals: consumers; round 0 passes
       if (producer == 0) request_tile(state_tile[stage], kt, &full[stage]);
       if (kProducer == Producer::warpgroup && producer < kTileRows) {
         const int i = kt * kTileRows + producer;
         q_tile[stage][producer] = from_float<T>(to_float(q[i]) * decay(gk[i]));
       }
-      mbarrier_arrive(&full[stage]);  // writers: copy (state_tile), producers (q_tile); to consumers
+      mbarrier_arrive(&full[stage]);  // writers: copy (state_tile), producers (q_tile); readers:
+                                      // consumers
     }
 
-    // The only ordering between the passes on this side: producers with producers. Pass 2 may start to
-    // load while the consumers are still in pass 1; with buffers and barriers of its own it may.
-    if constexpr (kProducer == Producer::warpgroup) named_barrier_sync(kProducersBarrier, kWarpgroup);
+    // The only ordering between the passes on this side: producers with producers. Pass 2 may start
+    // to load while the consumers are still in pass 1; with buffers and barriers of its own it may.
+    if constexpr (kProducer == Producer::warpgroup) {
+      named_barrier_sync(kProducersBarrier, kWarpgroup);
+    }
 
 #pragma unroll 1
     for (int kt = 0; kt < tiles; ++kt) {  // pass 2
       const int stage = kt % kStages;
       const int round = kt / kStages;
-      mbarrier_wait(&empty2[stage], (round & 1) ^ 1);  // arrivals: consumers, pass 2; round 0 passes
+      mbarrier_wait(&empty2[stage], (round & 1) ^ 1);  // arrivals: consumers; round 0 passes
       if (producer == 0) request_tile(pass2_tile[stage], kt, &full2[stage]);
-      mbarrier_arrive(&full2[stage]);  // writer: copy (pass2_tile); to consumers
+      mbarrier_arrive(&full2[stage]);  // writer: copy (pass2_tile); readers: consumers
     }
     return;
   }
@@ -363,16 +369,17 @@ __device__ __forceinline__ void gla_decode_pipelined(const T* q, const T* k, con
     for (int i = tid; i < dk; i += kWarpgroup) {
       q_all[i] = from_float<T>(to_float(q[i]) * decay(gk[i]));
     }
-    named_barrier_sync(kConsumersBarrier, kWarpgroup);  // writers: consumers (q_all); readers: same
+    named_barrier_sync(kConsumersBarrier, kWarpgroup);  // writers, readers: consumers (q_all)
   }
 
   // Pass 1's release of a slot that this thread has read.
   const auto release_slot = [&](uint32_t empty_barrier) {
-    // Defect early_release. Line changed: the fence below is left out. Nothing then makes the arrive
-    // wait for the ldmatrix before it, since only the mma uses their registers: the next copy can
-    // land in the slot while reads of it are queued. From: warp-specialised kernels that trust the
-    // mbarrier alone to order a generic read before an asynchronous write. Shows as: race.async, rare
-    // (under memory traffic), o wrong in groups of 16 columns, tile t replaced by tile t + 2.
+    // Defect early_release. Line changed: the fence below is left out. Nothing then makes the
+    // arrive wait for the ldmatrix before it, since only the mma uses their registers: the next
+    // copy can land in the slot while reads of it are queued. From: warp-specialised kernels that
+    // trust the mbarrier alone to order a generic read before an asynchronous write. Shows as:
+    // race.async, rare (under memory traffic), o wrong in groups of 16 columns, tile t replaced by
+    // tile t + 2.
     if constexpr (kDefect != Defect::early_release) {
       fence_proxy_async();  // readers: consumers (state_tile); writer: the copy that refills it
     }
@@ -394,6 +401,8 @@ __device__ __forceinline__ void gla_decode_pipelined(const T* q, const T* k, con
       // kt - 2, are past this barrier of tile kt - 1.
       named_barrier_sync(kConsumersBarrier, kWarpgroup);
     }
+    // Ahead of the wait, so that the release follows the loads at once. With the address still to
+    // be computed ptxas issues the mma first, which waits for the loads and hides early_release.
     const uint32_t empty_barrier = shared_address(&empty[stage]);
     mbarrier_wait(&full[stage], round & 1);  // writers: copy (state_tile), producers (q_tile)
     if constexpr (kConsumer == Consumer::mma) {
@@ -407,7 +416,7 @@ __device__ __forceinline__ void gla_decode_pipelined(const T* q, const T* k, con
         const int chunk = (warp * kPairs + p) * 2 + matrix / 2;
         ldmatrix_x4_trans(b[p], shared_address(state_tile[stage] + Layout::offset(row, chunk)));
       }
-      release_slot(empty_barrier);  // the operands are in registers: the next copy may start under the mma
+      release_slot(empty_barrier);  // the operands are in registers: refill the slot under the mma
 #pragma unroll
       for (int p = 0; p < kPairs; ++p) {
         mma_m16n8k16<T>(acc[2 * p], a, b[p][0], b[p][1]);
@@ -443,7 +452,7 @@ __device__ __forceinline__ void gla_decode_pipelined(const T* q, const T* k, con
   } else {
     o_partial[tid] = acc_scalar;                                   // [tid / kDv, tid % kDv]
   }
-  named_barrier_sync(kConsumersBarrier, kWarpgroup);  // writers: consumers (o_partial); readers: same
+  named_barrier_sync(kConsumersBarrier, kWarpgroup);  // writers, readers: consumers (o_partial)
 
   float qk = 0.0f;  // q . k, in every warp
   for (int i = lane; i < dk; i += kWarp) qk = fmaf(to_float(q[i]), to_float(k[i]), qk);
