@@ -210,6 +210,13 @@ std::vector<const core::OutputTotals*> wrong_outputs(const Facts& facts) {
   return wrong;
 }
 
+bool is_streamed(const Facts& facts, const std::string& output_name) {
+  for (const core::OutputTotals& output : facts.outputs) {
+    if (output.name == output_name) return output.geometry.pipeline_depth > 0;
+  }
+  return true;
+}
+
 BufferReuse buffer_reuse(const Facts& facts) {
   BufferReuse reuse;
   for (const core::ProvenanceEvidence& entry : facts.provenance) {

@@ -57,6 +57,9 @@ bool same_tiles_every_time(const Facts& facts);
 /// Outputs with wrong elements, the one with most wrong trials first.
 std::vector<const core::OutputTotals*> wrong_outputs(const Facts& facts);
 
+/// The output is streamed tile by tile through a pipeline: its tiles hold what the buffers held.
+bool is_streamed(const Facts& facts, const std::string& output_name);
+
 /// Share of wrong elements whose content is the data of another tile of the same pipeline buffer,
 /// and the strongest such entry.
 struct BufferReuse {

@@ -121,11 +121,15 @@ std::string wrong_output_text(const core::OutputTotals& output) {
   return text;
 }
 
-std::string provenance_text(const core::ProvenanceEvidence& entry) {
+std::string provenance_text(const core::ProvenanceEvidence& entry, bool streamed) {
+  const std::string share_text =
+      fmt::format("{} of its wrong elements ({} of {})", percent(entry.matched, entry.wrong),
+                  count(entry.matched), count(entry.wrong));
   std::string text =
-      fmt::format("{} tile {} held the data of tile {} in {} of its wrong elements ({} of {})",
-                  entry.output_name, entry.destination, entry.source,
-                  percent(entry.matched, entry.wrong), count(entry.matched), count(entry.wrong));
+      streamed ? fmt::format("{} tile {} held the data of tile {} in {}", entry.output_name,
+                             entry.destination, entry.source, share_text)
+               : fmt::format("{} was computed with the data of tile {} in place of tile {} in {}",
+                             entry.output_name, entry.source, entry.destination, share_text);
   if (entry.pipeline_depth > 0) {
     const auto depth = entry.pipeline_depth;
     const auto to = entry.destination % depth, from = entry.source % depth;

@@ -42,7 +42,8 @@ std::string wrong_tiles_text(const core::OutputTotals& output);
 std::string wrong_output_text(const core::OutputTotals& output);
 /// "new_state tile 1 held the data of tile 3 in 99.6 % of its wrong elements (1,992 of 2,000): both
 /// use pipeline buffer 1"
-std::string provenance_text(const core::ProvenanceEvidence& entry);
+/// Outputs that no pipeline streams (`streamed` false) were computed from the moved tile instead.
+std::string provenance_text(const core::ProvenanceEvidence& entry, bool streamed = true);
 /// 1 - 0.05^(1/n), in words: "below 0.15 % (95 %)"
 std::string upper_bound_text(std::uint64_t trials);
 /// One-sided 95 % bound on the rate of something not seen in `trials` trials.

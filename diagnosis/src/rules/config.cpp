@@ -44,8 +44,14 @@ std::optional<core::Finding> find_config(const Facts& facts) {
   struct Tally {
     std::uint64_t always = 0, never = 0, sometimes = 0;
   };
+  // Configs are judged on the problems on which something failed: the others show nothing.
+  std::set<std::string> telling_problems;
+  for (const core::ConfigEvidence* cell : facts.configs) {
+    if (cell->failed) telling_problems.insert(cell->problem);
+  }
   std::map<std::string, Tally> by_problem, by_config;
   for (const core::ConfigEvidence* cell : facts.configs) {
+    if (!telling_problems.contains(cell->problem)) continue;
     const core::TrialResult& r = cell->result;
     auto add = [&](Tally& t) {
       (!cell->failed ? t.never : r.failed == r.trials ? t.always : t.sometimes)++;

@@ -44,7 +44,7 @@ std::optional<core::Finding> find_race_async_by_values(const Facts& facts) {
         "into it was not ordered with its other use",
         subject_text(facts.evidence), entry.output_name, entry.destination, entry.source,
         entry.destination % entry.pipeline_depth);
-    finding.evidence.push_back(provenance_text(entry));
+    finding.evidence.push_back(provenance_text(entry, is_streamed(facts, entry.output_name)));
     finding.evidence.push_back(
         fmt::format("over all wrong tiles, {} wrong elements hold data of a tile that shares their "
                     "pipeline buffer",

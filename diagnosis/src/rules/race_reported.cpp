@@ -64,7 +64,7 @@ std::vector<std::string> value_sentences(const Facts& facts) {
   std::size_t said = 0;
   for (const core::ProvenanceEvidence& entry : facts.provenance) {
     if (entry.source < 0 || said == kProvenanceSentences) continue;
-    sentences.push_back(provenance_text(entry));
+    sentences.push_back(provenance_text(entry, is_streamed(facts, entry.output_name)));
     ++said;
   }
   sentences.push_back(

@@ -45,7 +45,13 @@ std::optional<core::Finding> find_systematic_offset(const Facts& facts) {
   std::map<std::string, std::vector<const core::ConfigEvidence*>> by_problem;
   std::set<std::string> config_names;
   double least_ratio = INFINITY;
+  // A size at which every config passes does not reach the defect.
+  std::set<std::string> failing_problems, passing_problems;
   for (const core::ConfigEvidence* cell : facts.configs) {
+    (cell->failed ? failing_problems : passing_problems).insert(cell->problem);
+  }
+  for (const core::ConfigEvidence* cell : facts.configs) {
+    if (!failing_problems.contains(cell->problem)) continue;
     const core::TrialResult& r = cell->result;
     if (!cell->failed || r.wrong_values == 0 || r.wrong_values != r.trials) return std::nullopt;
     by_problem[cell->problem].push_back(cell);
@@ -69,13 +75,17 @@ std::optional<core::Finding> find_systematic_offset(const Facts& facts) {
   core::Finding finding;
   finding.finding = core::FindingClass::systematic_offset;
   finding.severity = core::Severity::error;
-  finding.confidence = same && far_above_rounding ? 0.95 : 0.45;
+  finding.confidence = !same || !far_above_rounding ? 0.45 : passing_problems.empty() ? 0.95 : 0.85;
   finding.headline = fmt::format(
       "{} is wrong in the same way in every config: the defect is in the design, not in the tuning",
       subject_text(facts.evidence));
   finding.evidence.push_back(fmt::format("all {} fail in every trial, on {}",
                                          plural(config_names.size(), "config"),
                                          plural(by_problem.size(), "problem")));
+  if (!passing_problems.empty()) {
+    finding.evidence.push_back(fmt::format("{} passed, in every config alike",
+                                           plural(passing_problems.size(), "other problem")));
+  }
   if (agreement.pairs > 0) {
     finding.evidence.push_back(fmt::format(
         "the error vectors of different configs agree: relative difference at most {}, correlation "

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a campaign plan and collects the evidence.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "faultline/core/backend.hpp"
+#include "faultline/core/evidence.hpp"
+#include "faultline/kernels/subject.hpp"
+#include "faultline/stress/campaign_plan.hpp"
+
+namespace faultline::stress {
+
+/// How far a run is. `done` and `failed` count trials over everything that the run covers.
+struct Progress {
+  std::string what;  ///< arm or config under way
+  std::uint64_t done = 0, total = 0, failed = 0;
+};
+
+/// What every kind of run takes.
+struct RunOptions {
+  const std::atomic<bool>* stop = nullptr;        ///< set by Ctrl-C: finish the trial and return
+  std::function<void(const Progress&)> progress;  ///< called from the running thread
+  std::uint32_t capture_limit = 16;               ///< failing trials kept per arm or config
+  double timeout_s = 60.0;                        ///< of one execution
+};
+
+/// Run all arms. An arm that throws is recorded with its reason and the others go on. When `stop`
+/// is set, what was finished comes back as interrupted evidence. Up to two further arms that
+/// diagnosis::next_experiment() asks for are run at the end; their reason is in the arm's note.
+core::Evidence run_campaign(core::Backend& backend, const kernels::ResolvedTrial& trial,
+                            const CampaignPlan& plan, const RunOptions& options = {});
+
+}  // namespace faultline::stress

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// A closer look at the outputs of failing trials: whose data do wrong tiles hold, what do the
+// errors look like, do they follow the poison?
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "faultline/core/evidence.hpp"
+#include "faultline/core/trial.hpp"
+
+namespace faultline::stress {
+
+/// The inputs of a trial, in buffer order, inputs only. Tensor number = index among all buffers.
+std::vector<core::Tensor> make_inputs(const core::TrialPlan& plan, core::DataMode data,
+                                      std::uint64_t input_seed);
+
+struct CaptureExamination {
+  std::vector<core::ProvenanceEvidence> provenance;  ///< by output, destination
+  std::optional<core::ErrorShapeEvidence> shape;     ///< nothing was captured: empty
+};
+
+/// Inputs are regenerated and the reference and the hypotheses recomputed once per input set, for
+/// the first 8 input sets; captures beyond these are left alone. Deterministic.
+CaptureExamination examine_captures(const core::TrialPlan& plan, core::DataMode data,
+                                    const std::vector<const core::TrialResult*>& results);
+
+}  // namespace faultline::stress

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "faultline/stress/campaign.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "faultline/diagnosis/experiment.hpp"
+#include "faultline/stress/statistics.hpp"
+#include "run_arm.hpp"
+
+namespace faultline::stress {
+namespace {
+
+/// Arms under way: what was asked for, what has come back, how far it is.
+struct Arm {
+  PlannedArm planned;
+  core::TrialResult result;
+  std::uint64_t started = 0;  ///< trials asked for so far
+  bool any_block = false;
+  bool broken = false;
+};
+
+class Campaign {
+ public:
+  Campaign(core::Backend& backend, const core::TrialPlan& trial, const CampaignPlan& plan,
+           const RunOptions& options)
+      : backend_(backend),
+        trial_(trial),
+        plan_(plan),
+        options_(options),
+        total_(plan.total_trials()) {}
+
+  void run_block(Arm& arm, std::uint64_t count) {
+    if (count == 0 || arm.broken || detail::stopped(options_)) return;
+    core::TrialRequest request = request_for(arm);
+    request.first_trial = arm.started;
+    request.count = count;
+    const std::uint64_t done_before = done_, failed_before = failed_;
+    if (options_.progress) {
+      request.progress = [&](std::uint64_t done, std::uint64_t failed) {
+        options_.progress(
+            {arm.planned.perturbation.name, done_before + done, total_, failed_before + failed});
+      };
+      options_.progress({arm.planned.perturbation.name, done_, total_, failed_});
+    }
+    core::TrialResult block = detail::run_safely(backend_, trial_, request);
+    arm.started += count;
+    done_ += block.trials;
+    failed_ += block.failed;
+    // A broken or skipped arm gives the same again: its other blocks would tell nothing.
+    arm.broken = block.skipped || block.status == core::ExecutionStatus::error ||
+                 block.status == core::ExecutionStatus::unsupported;
+    if (arm.any_block) {
+      detail::add_block(arm.result, block, arm.planned.perturbation.fresh_inputs,
+                        options_.capture_limit);
+    } else {
+      arm.result = std::move(block);
+      arm.any_block = true;
+    }
+  }
+
+  core::TrialRequest request_for(const Arm& arm) const {
+    core::TrialRequest request;
+    request.seed = plan_.seed;
+    request.data = plan_.data;
+    request.perturbation = arm.planned.perturbation;
+    request.race = plan_.race;
+    request.capture_limit = options_.capture_limit;
+    request.timeout_s = options_.timeout_s;
+    request.stop = options_.stop;
+    return request;
+  }
+
+  void extend_total(std::uint64_t trials) { total_ += trials; }
+
+ private:
+  core::Backend& backend_;
+  const core::TrialPlan& trial_;
+  const CampaignPlan& plan_;
+  const RunOptions& options_;
+  std::uint64_t total_, done_ = 0, failed_ = 0;
+};
+
+/// Compare an arm with the unperturbed one, trial by trial with the same number.
+void pair_with_baseline(core::ArmEvidence& arm, const core::ArmEvidence& baseline) {
+  // Beyond the last listed failure nothing is known when the list was cut short.
+  auto horizon = [](const core::TrialResult& r) {
+    return r.failures.size() == r.failed || r.failures.empty() ? r.trials
+                                                               : r.failures.back().trial + 1;
+  };
+  const std::uint64_t pairs = std::min(horizon(arm.result), horizon(baseline.result));
+  auto failed_in = [&](const core::TrialResult& r) {
+    std::set<std::uint64_t> trials;
+    for (const core::FailedTrial& f : r.failures) {
+      if (f.trial < pairs) trials.insert(f.trial);
+    }
+    return trials;
+  };
+  const std::set<std::uint64_t> here = failed_in(arm.result), there = failed_in(baseline.result);
+  for (std::uint64_t trial : here) arm.failed_here_only += there.contains(trial) ? 0 : 1;
+  for (std::uint64_t trial : there) arm.failed_there_only += here.contains(trial) ? 0 : 1;
+  arm.log_e = arm.failed_here_only + arm.failed_there_only == 0
+                  ? 0.0
+                  : paired_log_e(arm.failed_here_only, arm.failed_there_only);
+}
+
+void pair_arms(core::Evidence& evidence) {
+  const auto none =
+      std::find_if(evidence.arms.begin(), evidence.arms.end(), [](const core::ArmEvidence& arm) {
+        return arm.perturbation.name == "none" && !arm.result.skipped;
+      });
+  if (none == evidence.arms.end()) return;
+  const core::ArmEvidence baseline = *none;
+  for (core::ArmEvidence& arm : evidence.arms) {
+    if (&arm != &*none && !arm.result.skipped) pair_with_baseline(arm, baseline);
+  }
+}
+
+bool runs_as_arm(diagnosis::Experiment::Kind kind) {
+  return kind == diagnosis::Experiment::Kind::repeat_fixed_inputs ||
+         kind == diagnosis::Experiment::Kind::memory_stress;
+}
+
+}  // namespace
+
+core::Evidence run_campaign(core::Backend& backend, const kernels::ResolvedTrial& trial,
+                            const CampaignPlan& plan, const RunOptions& options) {
+  core::Evidence evidence = detail::start_evidence(backend.info(), trial.plan, "stress");
+  Campaign campaign(backend, trial.plan, plan, options);
+  std::vector<Arm> arms;
+  for (const PlannedArm& planned : plan.arms) arms.push_back({.planned = planned, .result = {}});
+
+  const std::uint32_t rounds = std::max<std::uint32_t>(plan.rounds, 1);
+  for (std::uint32_t round = 0; round < rounds; ++round) {
+    for (Arm& arm : arms) {
+      const std::uint64_t end = arm.planned.trials * (round + 1) / rounds;
+      campaign.run_block(arm, end - arm.started);
+    }
+  }
+  for (Arm& arm : arms) {
+    if (!arm.any_block) continue;
+    evidence.arms.push_back(detail::make_arm(evidence.backend, trial.plan,
+                                             campaign.request_for(arm), std::move(arm.result)));
+  }
+
+  constexpr int kFollowUps = 2;
+  for (int i = 0; i < kFollowUps && !detail::stopped(options); ++i) {
+    const std::optional<diagnosis::Experiment> next = diagnosis::next_experiment(evidence);
+    if (!next || !runs_as_arm(next->kind)) break;
+    Arm arm{.planned = {next->perturbation, next->trials, next->reason}, .result = {}};
+    campaign.extend_total(next->trials);
+    campaign.run_block(arm, next->trials);
+    if (!arm.any_block) break;
+    if (arm.result.note.empty()) arm.result.note = next->reason;
+    evidence.arms.push_back(detail::make_arm(evidence.backend, trial.plan,
+                                             campaign.request_for(arm), std::move(arm.result)));
+  }
+
+  if (evidence.backend_is_model && !evidence.arms.empty() && !detail::stopped(options)) {
+    detail::count_accesses(backend, trial.plan, plan.seed, plan.data, options, evidence);
+  }
+  evidence.interrupted = detail::stopped(options);
+  pair_arms(evidence);
+  detail::finish_evidence(evidence, trial.plan, plan.data);
+  return evidence;
+}
+
+}  // namespace faultline::stress

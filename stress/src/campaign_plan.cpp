@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "faultline/stress/campaign_plan.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace faultline::stress {
+namespace {
+
+using core::CoResident;
+using core::HostWait;
+using core::Perturbation;
+
+constexpr std::uint64_t kMegabyte = 1'000'000;
+
+/// Arms of a device. The order is that of their measured power on races inside a launch; host
+/// delays and reloads come last, as controls: they change nothing there and are there to show it.
+struct DeviceArms {
+  CampaignPlan& campaign;
+  std::uint64_t trials;
+  bool pooled;    ///< some input is large enough to rotate
+  bool batching;  ///< several trials fit into one grid
+
+  /// Time that an arm may spend waiting: 5 s, whatever the number of trials asked for.
+  static constexpr std::uint64_t kWaitBudgetNs = 5'000'000'000;
+
+  void add(Perturbation perturbation, std::string reason) {
+    std::uint64_t n = trials;
+    if (perturbation.wait_ns > 0 || perturbation.reload_module) {
+      constexpr std::uint64_t kReloadNs = 70'000;
+      const std::uint64_t each =
+          perturbation.wait_ns + (perturbation.reload_module ? kReloadNs : 0);
+      n = std::min(n, std::max<std::uint64_t>(kWaitBudgetNs / each, 1));
+      if (n < trials) reason += fmt::format("; {} trials only, which wait 5 s in all", n);
+    }
+    if (!pooled && perturbation.pool_bytes > 0) {
+      campaign.left_out.push_back(
+          fmt::format("{}: the subject names no input large enough to rotate", perturbation.name));
+      return;
+    }
+    if (!batching && (perturbation.batch > 1 || perturbation.ctas_per_sm > 0)) {
+      campaign.left_out.push_back(
+          fmt::format("{}: the subject runs one trial in a grid", perturbation.name));
+      return;
+    }
+    campaign.arms.push_back({std::move(perturbation), n, std::move(reason)});
+  }
+};
+
+void add_device_arms(DeviceArms arms) {
+  const std::uint64_t cold = 512 * kMegabyte;
+  arms.add({.name = "memory_stress", .co_resident = CoResident::memory_stress},
+           "memory traffic beside the trials: late copies, slow loads");
+  arms.add({.name = "flush_l2", .flush_l2 = true}, "every input comes from DRAM");
+  arms.add({.name = "cold_pool_512mb", .pool_bytes = cold},
+           "inputs rotate over a pool far larger than L2");
+  arms.add(
+      {.name = "memory_stress_cold", .pool_bytes = cold, .co_resident = CoResident::memory_stress},
+      "memory traffic and cold inputs");
+  arms.add({.name = "memory_stress_fresh",
+            .co_resident = CoResident::memory_stress,
+            .fresh_inputs = true},
+           "memory traffic, new inputs every trial");
+  arms.add({.name = "cold_pool_32mb", .pool_bytes = 32 * kMegabyte},
+           "a pool of about the size of L2");
+  arms.add({.name = "cold_pool_20mb", .pool_bytes = 20 * kMegabyte},
+           "a pool that only just leaves L2");
+  arms.add({.name = "three_ctas_per_sm", .ctas_per_sm = 3.0, .fresh_inputs = true},
+           "blocks share their SMs");
+  arms.add({.name = "one_cta_per_sm", .ctas_per_sm = 1.0, .fresh_inputs = true},
+           "every SM has one block");
+  arms.add({.name = "batched", .batch = 256, .fresh_inputs = true}, "256 trials in one grid");
+  arms.add({.name = "compute_stress", .co_resident = CoResident::compute_stress},
+           "arithmetic beside the trials: late threads");
+  arms.add({.name = "compute_stress_cold",
+            .pool_bytes = cold,
+            .co_resident = CoResident::compute_stress},
+           "arithmetic beside the trials, cold inputs");
+  arms.add({.name = "compute_stress_fresh",
+            .co_resident = CoResident::compute_stress,
+            .fresh_inputs = true},
+           "arithmetic beside the trials, new inputs");
+  arms.add({.name = "graph_cold", .pool_bytes = cold, .graph_trials = 64},
+           "64 trials in a replayed graph, cold inputs");
+  arms.add({.name = "graph_hot", .graph_trials = 64}, "64 trials in a replayed graph");
+  arms.add({.name = "none"}, "a tight loop over resident inputs: what the others compare with");
+  arms.add({.name = "fresh_inputs", .fresh_inputs = true}, "a tight loop, new inputs every trial");
+  arms.add({.name = "sync_each", .sync_each = true}, "control: synchronised after every launch");
+  arms.add({.name = "spin_1us", .wait = HostWait::spin, .wait_ns = 1'000}, "control: host delay");
+  arms.add({.name = "spin_10us", .wait = HostWait::spin, .wait_ns = 10'000}, "control: host delay");
+  arms.add({.name = "spin_100us", .wait = HostWait::spin, .wait_ns = 100'000},
+           "control: host delay");
+  arms.add({.name = "spin_1ms", .wait = HostWait::spin, .wait_ns = 1'000'000},
+           "control: host delay");
+  arms.add({.name = "sleep_1ms", .wait = HostWait::sleep, .wait_ns = 1'000'000},
+           "control: host delay");
+  arms.add({.name = "sleep_5ms", .wait = HostWait::sleep, .wait_ns = 5'000'000},
+           "control: host delay");
+  arms.add({.name = "reload_module", .reload_module = true},
+           "control: the module is loaded anew for every trial");
+}
+
+void add_simulator_arms(CampaignPlan& campaign, std::uint64_t total) {
+  using core::CopyLateness;
+  using core::SchedulePolicy;
+  std::vector<PlannedArm> arms;
+  for (const CopyLateness lateness :
+       {CopyLateness::random, CopyLateness::lazy, CopyLateness::eager}) {
+    for (const SchedulePolicy policy : {SchedulePolicy::random, SchedulePolicy::pct,
+                                        SchedulePolicy::skew, SchedulePolicy::round_robin}) {
+      PlannedArm arm;
+      arm.perturbation.policy = policy;
+      arm.perturbation.lateness = lateness;
+      arm.perturbation.name = fmt::format("{}_{}", name_of(policy), name_of(lateness));
+      arm.reason = fmt::format("{} schedules, {} copies", name_of(policy), name_of(lateness));
+      if (policy == SchedulePolicy::round_robin && lateness != CopyLateness::random) {
+        arm.perturbation.fresh_inputs = true;
+        arm.reason += "; there is one such schedule, so every trial has new inputs instead";
+      }
+      arms.push_back(std::move(arm));
+    }
+  }
+  for (std::size_t i = 0; i < arms.size(); ++i) {
+    arms[i].trials = total / arms.size() + (i < total % arms.size() ? 1 : 0);
+    if (arms[i].trials > 0) {
+      campaign.arms.push_back(std::move(arms[i]));
+    } else {
+      campaign.left_out.push_back(arms[i].perturbation.name + ": fewer trials than arms");
+    }
+  }
+}
+
+}  // namespace
+
+std::uint64_t CampaignPlan::total_trials() const {
+  std::uint64_t total = 0;
+  for (const PlannedArm& arm : arms) total += arm.trials;
+  return total;
+}
+
+CampaignPlan default_plan(const core::BackendInfo& backend, const core::TrialPlan& plan,
+                          const PlanOptions& options) {
+  CampaignPlan campaign;
+  campaign.seed = options.seed;
+  campaign.data = options.data;
+  campaign.race = backend.is_model ? options.race : core::RaceMode::off;
+  if (backend.is_model) {
+    add_simulator_arms(campaign, options.trials == 0 ? 2000 : options.trials);
+    return campaign;
+  }
+  const std::uint64_t trials = options.trials == 0 ? 1000 : options.trials;
+  const bool pooled = std::any_of(plan.buffers.begin(), plan.buffers.end(),
+                                  [](const core::BufferSpec& b) { return b.pooled; });
+  add_device_arms(
+      {.campaign = campaign, .trials = trials, .pooled = pooled, .batching = plan.max_batch > 1});
+  campaign.rounds = trials >= 400 ? 4 : 1;
+  return campaign;
+}
+
+std::string to_text(const CampaignPlan& plan) {
+  std::string text = fmt::format("{} arms, {} trials, seed {}, data {}\n", plan.arms.size(),
+                                 plan.total_trials(), plan.seed, name_of(plan.data));
+  for (const PlannedArm& arm : plan.arms) {
+    text +=
+        fmt::format("  {:<22} {:>9} trials  {}\n", arm.perturbation.name, arm.trials, arm.reason);
+  }
+  for (const std::string& reason : plan.left_out) text += fmt::format("  left out: {}\n", reason);
+  if (plan.rounds > 1) {
+    text += fmt::format("Arms take turns: {} blocks each, so that drift is not taken for a "
+                        "difference.\n",
+                        plan.rounds);
+  }
+  text += "Shown: failure rates with Wilson 95 % intervals; no failure: one-sided 95 % bound.\n"
+          "Claimed: a rate depends on an arm when the paired e-value against 'none' reaches "
+          "20 x the number of arms (alpha 0.05, valid at any stopping time).\n";
+  return text;
+}
+
+}  // namespace faultline::stress

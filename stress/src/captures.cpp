@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "faultline/stress/captures.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "faultline/core/acceptance.hpp"
+
+namespace faultline::stress {
+namespace {
+
+/// What one input set should give.
+struct Expectation {
+  std::vector<core::ReferenceTensor> outputs;
+  std::vector<core::TileHypothesis> hypotheses;
+};
+
+/// Key of a provenance entry; -1, -1 collects what no hypothesis explains.
+struct Move {
+  std::uint32_t output = 0;
+  std::int64_t destination = -1, source = -1;
+  friend auto operator<=>(const Move&, const Move&) = default;
+};
+
+class Examiner {
+ public:
+  explicit Examiner(const core::TrialPlan& plan)
+      : plan_(plan), output_indices_(plan.output_indices()) {
+    for (std::uint32_t index : output_indices_) {
+      depth_ = std::max(depth_, plan.buffers[index].tiles.pipeline_depth);
+    }
+  }
+
+  void examine(const core::Capture& capture, const Expectation& expectation) {
+    for (std::uint32_t o = 0; o < output_indices_.size() && o < capture.outputs.size(); ++o) {
+      examine_output(o, capture, expectation);
+    }
+  }
+
+  std::vector<core::ProvenanceEvidence> provenance() const {
+    // One entry per output and destination: the source that matches most elements.
+    std::map<std::pair<std::uint32_t, std::int64_t>, core::ProvenanceEvidence> best;
+    for (const auto& [move, matched] : matched_) {
+      core::ProvenanceEvidence& entry = best[{move.output, move.destination}];
+      entry.output = move.output;
+      entry.output_name = plan_.buffers[output_indices_[move.output]].name;
+      entry.destination = move.destination;
+      entry.pipeline_depth = depth_;
+      entry.wrong = wrong_.at({move.output, move.destination});
+      if (matched > entry.matched || entry.matched == 0) {
+        entry.matched = matched;
+        entry.source = move.source;
+      }
+    }
+    std::vector<core::ProvenanceEvidence> entries;
+    for (auto& [key, entry] : best) {
+      // A match of a minority of the elements may be chance: then nothing is claimed.
+      if (entry.source >= 0 && 2 * entry.matched < entry.wrong) entry.source = -1;
+      if (entry.source < 0) entry.matched = 0;
+      entries.push_back(std::move(entry));
+    }
+    return entries;
+  }
+
+  core::ErrorShapeEvidence shape() {
+    if (!errors_.empty()) {
+      const auto middle = errors_.begin() + static_cast<std::ptrdiff_t>(errors_.size() / 2);
+      std::nth_element(errors_.begin(), middle, errors_.end());
+      shape_.median_error = *middle;
+      shape_.largest_error = *std::max_element(errors_.begin(), errors_.end());
+    }
+    return shape_;
+  }
+
+  void add_pair(bool same_poison, bool differs) {
+    (same_poison ? shape_.same_poison_pairs : shape_.other_poison_pairs)++;
+    if (differs) (same_poison ? shape_.same_poison_differing : shape_.other_poison_differing)++;
+  }
+
+ private:
+  void examine_output(std::uint32_t o, const core::Capture& capture,
+                      const Expectation& expectation) {
+    const core::BufferSpec& spec = plan_.buffers[output_indices_[o]];
+    const core::Tensor& got = capture.outputs[o];
+    const core::ReferenceTensor& reference = expectation.outputs[o];
+    const std::uint64_t poison = core::poison_bits(spec.dtype, capture.poison);
+    std::map<std::int64_t, std::vector<std::int64_t>> wrong_by_tile;
+    for (std::int64_t i = 0; i < got.size(); ++i) {
+      const auto n = static_cast<std::size_t>(i);
+      const core::ElementCheck check = core::check_element(
+          spec.dtype, got.bits(i), reference.expected[n], reference.bound[n], poison);
+      if (core::is_failure(check.kind)) {
+        wrong_by_tile[spec.tiles.tile_of(i)].push_back(i);
+        add_wrong(spec.dtype, got.at(i), check);
+      } else if (is_power_of_two(
+                     std::fabs(got.at(i) - core::round_to(spec.dtype, reference.expected[n])))) {
+        ++shape_.rounding_explained;
+      }
+    }
+    for (const auto& [tile, wrong] : wrong_by_tile) {
+      attribute(o, spec, tile, wrong, got, reference, poison, expectation.hypotheses);
+    }
+  }
+
+  void add_wrong(core::Dtype dtype, double got, const core::ElementCheck& check) {
+    ++shape_.wrong_elements;
+    if (check.kind == core::ElementClass::poison) ++shape_.equal_poison;
+    if (!std::isfinite(check.error)) return;
+    errors_.push_back(check.error);
+    // Errors of a few ulps are near a power of two whatever their cause.
+    const double nearest = std::exp2(std::round(std::log2(check.error)));
+    if (check.ulps > 4 && std::fabs(check.error - nearest) <= 0.5 * core::ulp_at(dtype, got)) {
+      ++shape_.power_of_two_errors;
+    }
+  }
+
+  /// Which hypothesis explains most wrong elements of this tile?
+  void attribute(std::uint32_t o, const core::BufferSpec& spec, std::int64_t tile,
+                 const std::vector<std::int64_t>& wrong, const core::Tensor& got,
+                 const core::ReferenceTensor& reference, std::uint64_t poison,
+                 const std::vector<core::TileHypothesis>& hypotheses) {
+    // An output that is streamed tile by tile holds the moved data itself, in the destination. Any
+    // other one was computed from it, and every destination is possible.
+    const bool streamed = spec.tiles.pipeline_depth > 0;
+    const std::int64_t position = spec.tiles.position_of(tile);
+    Move best{.output = o, .destination = streamed ? position : -1, .source = -1};
+    std::uint64_t best_matched = 0;
+    for (const core::TileHypothesis& h : hypotheses) {
+      if (h.output != o || (streamed && h.destination != position)) continue;
+      std::uint64_t matched = 0;
+      for (std::int64_t i : wrong) {
+        const auto n = static_cast<std::size_t>(i);
+        const core::ElementCheck check =
+            core::check_element(spec.dtype, got.bits(i), h.values[n], reference.bound[n], poison);
+        if (!core::is_failure(check.kind)) ++matched;
+      }
+      if (streamed) matched_[{o, h.destination, h.source}] += matched;
+      if (matched > best_matched) {
+        best_matched = matched;
+        best = {o, h.destination, h.source};
+      }
+    }
+    if (streamed) {
+      matched_[{o, position, -1}] += 0;
+    } else {
+      if (2 * best_matched < wrong.size()) best = {o, -1, -1};
+      matched_[best] += best.source < 0 ? 0 : best_matched;
+    }
+    wrong_[{o, best.source < 0 && streamed ? position : best.destination}] += wrong.size();
+  }
+
+  static bool is_power_of_two(double x) {
+    int exponent = 0;
+    return x > 0.0 && std::isfinite(x) && std::frexp(x, &exponent) == 0.5;
+  }
+
+  const core::TrialPlan& plan_;
+  std::vector<std::uint32_t> output_indices_;
+  std::int32_t depth_ = 0;
+  std::map<Move, std::uint64_t> matched_;
+  std::map<std::pair<std::uint32_t, std::int64_t>, std::uint64_t> wrong_;
+  core::ErrorShapeEvidence shape_;
+  std::vector<double> errors_;
+};
+
+bool same_bits(const core::Capture& a, const core::Capture& b) {
+  return std::equal(
+      a.outputs.begin(), a.outputs.end(), b.outputs.begin(), b.outputs.end(),
+      [](const core::Tensor& x, const core::Tensor& y) { return x.bytes == y.bytes; });
+}
+
+}  // namespace
+
+std::vector<core::Tensor> make_inputs(const core::TrialPlan& plan, core::DataMode data,
+                                      std::uint64_t input_seed) {
+  std::vector<core::Tensor> inputs;
+  for (std::uint32_t index : plan.input_indices()) {
+    const core::BufferSpec& buffer = plan.buffers[index];
+    core::Tensor tensor(buffer.dtype, buffer.shape);
+    core::generate_input(core::input_for(data, buffer), input_seed, index, tensor);
+    inputs.push_back(std::move(tensor));
+  }
+  return inputs;
+}
+
+CaptureExamination examine_captures(const core::TrialPlan& plan, core::DataMode data,
+                                    const std::vector<const core::TrialResult*>& results) {
+  constexpr std::size_t kInputSets = 8;
+  constexpr std::size_t kPairsPerSet = 16;  ///< captures of one set compared pairwise
+  std::map<std::uint64_t, std::vector<const core::Capture*>> by_inputs;
+  for (const core::TrialResult* result : results) {
+    for (const core::Capture& capture : result->captures) {
+      if (by_inputs.size() < kInputSets || by_inputs.contains(capture.input_seed)) {
+        by_inputs[capture.input_seed].push_back(&capture);
+      }
+    }
+  }
+  CaptureExamination examination;
+  if (by_inputs.empty() || !plan.reference) return examination;
+
+  Examiner examiner(plan);
+  for (const auto& [seed, captures] : by_inputs) {
+    const std::vector<core::Tensor> inputs = make_inputs(plan, data, seed);
+    const Expectation expectation{.outputs = plan.reference(inputs),
+                                  .hypotheses = plan.hypotheses
+                                                    ? plan.hypotheses(inputs)
+                                                    : std::vector<core::TileHypothesis>{}};
+    for (const core::Capture* capture : captures) examiner.examine(*capture, expectation);
+    for (std::size_t i = 0; i < captures.size() && i < kPairsPerSet; ++i) {
+      for (std::size_t j = 0; j < i; ++j) {
+        examiner.add_pair(captures[i]->poison == captures[j]->poison,
+                          !same_bits(*captures[i], *captures[j]));
+      }
+    }
+  }
+  examination.provenance = examiner.provenance();
+  examination.shape = examiner.shape();
+  return examination;
+}
+
+}  // namespace faultline::stress

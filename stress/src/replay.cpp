@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "faultline/stress/replay.hpp"
+
+#include <fmt/format.h>
+
+#include "faultline/core/errors.hpp"
+#include "run_arm.hpp"
+
+namespace faultline::stress {
+namespace {
+
+std::uint64_t invert_xor_shift(std::uint64_t y, int shift) {
+  std::uint64_t x = y;
+  for (int known = shift; known < 64; known += shift) x = y ^ (x >> shift);
+  return x;
+}
+
+/// Inverse modulo 2^64 of an odd number: Newton's iteration doubles the right bits each time.
+std::uint64_t inverse(std::uint64_t a) {
+  std::uint64_t x = a;
+  for (int i = 0; i < 5; ++i) x *= 2 - a * x;
+  return x;
+}
+
+std::uint64_t unmix64(std::uint64_t z) {
+  z = invert_xor_shift(z, 31) * inverse(0x94d049bb133111ebull);
+  z = invert_xor_shift(z, 27) * inverse(0xbf58476d1ce4e5b9ull);
+  return invert_xor_shift(z, 30);
+}
+
+}  // namespace
+
+std::uint64_t seed_for_inputs(std::uint64_t input_seed) {
+  // trial_seed(seed, 0) = mix64(mix64(seed) ^ c), and trial_seed(seed', 0) of any known seed' gives
+  // c.
+  const std::uint64_t c = unmix64(core::trial_seed(0, 0)) ^ core::mix64(0);
+  return unmix64(unmix64(input_seed) ^ c);
+}
+
+Replay replay(core::Backend& backend, const kernels::SubjectRegistry& registry,
+              const core::TrialToken& token, const ReplayOptions& options) {
+  if (backend.info().name != token.backend) {
+    throw core::UsageError(
+        fmt::format("this token was made by the {} backend and cannot be replayed on {}: use "
+                    "--backend {}",
+                    token.backend, backend.info().name, token.backend));
+  }
+  Replay replay;
+  replay.trial = kernels::resolve(registry, token.subject + "@" + token.variant,
+                                  core::parse_assignments(token.problem),
+                                  core::parse_assignments(token.config));
+  const core::TrialPlan& plan = replay.trial.plan;
+  const std::string hash = detail::module_hash(plan);
+  if (hash != token.module_hash) {
+    replay.warning = fmt::format("the token was made with kernel build {}, this is {}: the trial "
+                                 "may behave otherwise",
+                                 token.module_hash.empty() ? "(unknown)" : token.module_hash,
+                                 hash.empty() ? "(unknown)" : hash);
+  }
+
+  core::TrialRequest request;
+  request.seed = token.seed;
+  request.first_trial = token.trial;
+  request.data = token.data;
+  request.perturbation = token.perturbation;
+  request.race = token.race;
+  request.capture_limit = options.run.capture_limit;
+  request.timeout_s = options.run.timeout_s;
+  request.stop = options.run.stop;
+  if (!backend.info().is_model) {
+    if (request.perturbation.fresh_inputs) {
+      request.seed = seed_for_inputs(core::trial_seed(token.seed, token.trial));
+      request.perturbation.fresh_inputs = false;
+    }
+    request.first_trial = 0;
+    request.count = options.repeats;
+  }
+  if (options.run.progress) {
+    request.progress = [&](std::uint64_t done, std::uint64_t failed) {
+      options.run.progress({request.perturbation.name, done, request.count, failed});
+    };
+  }
+  replay.evidence = detail::start_evidence(backend.info(), plan, "replay");
+  core::TrialResult result = detail::run_safely(backend, plan, request);
+  request.progress = nullptr;
+  replay.evidence.arms.push_back(
+      detail::make_arm(replay.evidence.backend, plan, request, std::move(result)));
+  replay.evidence.interrupted = detail::stopped(options.run);
+  detail::finish_evidence(replay.evidence, plan, token.data);
+  return replay;
+}
+
+}  // namespace faultline::stress

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run_arm.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <variant>
+
+#include "faultline/core/errors.hpp"
+#include "faultline/diagnosis/totals.hpp"
+#include "faultline/stress/captures.hpp"
+#include "faultline/stress/statistics.hpp"
+
+namespace faultline::stress::detail {
+
+core::TrialResult run_safely(core::Backend& backend, const core::TrialPlan& plan,
+                             const core::TrialRequest& request) {
+  core::TrialResult broken;
+  try {
+    return backend.run_trials(plan, request);
+  } catch (const core::UnsupportedError& e) {
+    broken.status = core::ExecutionStatus::unsupported;
+    broken.message = e.what();
+  } catch (const std::exception& e) {
+    broken.status = core::ExecutionStatus::error;
+    broken.message = e.what();
+  }
+  return broken;
+}
+
+void add_block(core::TrialResult& into, const core::TrialResult& block, bool fresh_inputs,
+               std::uint32_t capture_limit) {
+  constexpr std::size_t kFailuresKept = 1024;
+  into.trials += block.trials;
+  into.failed += block.failed;
+  into.wrong_values += block.wrong_values;
+  into.raced += block.raced;
+  into.abnormal += block.abnormal;
+  for (const core::OutputTotals& output : block.outputs) {
+    auto same = std::find_if(into.outputs.begin(), into.outputs.end(),
+                             [&](const auto& o) { return o.name == output.name; });
+    if (same == into.outputs.end()) {
+      into.outputs.push_back(output);
+    } else {
+      diagnosis::accumulate(*same, output);
+    }
+  }
+  for (const core::RaceReport& race : block.races) diagnosis::merge_race(into.races, race);
+  diagnosis::sort_races(into.races);
+  diagnosis::merge_accesses(into.accesses, block.accesses);
+  for (const core::FailedTrial& failure : block.failures) {
+    if (into.failures.size() < kFailuresKept) into.failures.push_back(failure);
+  }
+  for (const core::Capture& capture : block.captures) {
+    if (into.captures.size() < capture_limit) into.captures.push_back(capture);
+  }
+  if (fresh_inputs) {
+    into.input_sets += block.input_sets;
+    into.distinct_outputs += block.distinct_outputs;
+  } else {
+    into.input_sets = std::max(into.input_sets, block.input_sets);
+    into.distinct_outputs = std::max(into.distinct_outputs, block.distinct_outputs);
+  }
+  into.gate_samples += block.gate_samples;
+  into.gate_worst = std::max(into.gate_worst, block.gate_worst);
+  if (block.status > into.status) into.status = block.status;
+  if (into.message.empty()) into.message = block.message;
+  if (into.details.empty()) into.details = block.details;
+  into.first_failed_trial = std::min(into.first_failed_trial, block.first_failed_trial);
+  into.batch = std::max(into.batch, block.batch);
+  into.overlap_proven = into.overlap_proven && block.overlap_proven;
+  if (into.note.empty()) into.note = block.note;
+  into.elapsed_ns += block.elapsed_ns;
+  into.thread_instructions += block.thread_instructions;
+}
+
+bool stopped(const RunOptions& options) { return options.stop && options.stop->load(); }
+
+std::string module_hash(const core::TrialPlan& plan) {
+  if (!plan.program) return {};
+  const core::Program program = plan.program(1);
+  for (const core::Operation& operation : program.operations) {
+    const auto* launch = std::get_if<core::LaunchOperation>(&operation.what);
+    if (launch && launch->module) return launch->module->hash;
+  }
+  return {};
+}
+
+std::string token_text(const std::string& backend, const core::TrialPlan& plan,
+                       const core::TrialRequest& request, std::uint64_t trial) {
+  return core::encode(core::TrialToken{.backend = backend,
+                                       .subject = plan.subject,
+                                       .variant = plan.variant,
+                                       .problem = plan.problem.values.line(),
+                                       .config = plan.config.line(),
+                                       .seed = request.seed,
+                                       .trial = trial,
+                                       .data = request.data,
+                                       .perturbation = request.perturbation,
+                                       .race = request.race,
+                                       .module_hash = module_hash(plan)});
+}
+
+core::ArmEvidence make_arm(const std::string& backend, const core::TrialPlan& plan,
+                           const core::TrialRequest& request, core::TrialResult result) {
+  core::ArmEvidence arm;
+  arm.perturbation = request.perturbation;
+  arm.wilson95 = wilson_interval(std::min(result.failed, result.trials), result.trials);
+  arm.upper95 = zero_failure_upper_bound(result.trials);
+  if (result.failed > 0 && result.first_failed_trial != ~0ull) {
+    arm.token = token_text(backend, plan, request, result.first_failed_trial);
+  }
+  arm.result = std::move(result);
+  return arm;
+}
+
+core::Evidence start_evidence(const core::BackendInfo& backend, const core::TrialPlan& plan,
+                              std::string mode) {
+  core::Evidence evidence;
+  evidence.subject = plan.subject;
+  evidence.variant = plan.variant;
+  evidence.problem = plan.problem.line();
+  evidence.backend = backend.name;
+  evidence.backend_is_model = backend.is_model;
+  evidence.declared_deterministic = plan.declared_deterministic;
+  evidence.mode = std::move(mode);
+  return evidence;
+}
+
+void count_accesses(core::Backend& backend, const core::TrialPlan& plan, std::uint64_t seed,
+                    core::DataMode data, const RunOptions& options, core::Evidence& evidence) {
+  core::TrialRequest request;
+  request.seed = seed;
+  request.data = data;
+  request.race = core::RaceMode::off;
+  request.access_statistics = true;
+  request.capture_limit = 0;
+  request.timeout_s = options.timeout_s;
+  request.stop = options.stop;
+  const core::TrialResult counted = run_safely(backend, plan, request);
+  diagnosis::merge_accesses(evidence.accesses, counted.accesses);
+}
+
+void finish_evidence(core::Evidence& evidence, const core::TrialPlan& plan, core::DataMode data) {
+  std::vector<const core::TrialResult*> results;
+  for (const core::ArmEvidence& arm : evidence.arms) results.push_back(&arm.result);
+  for (const core::TrialResult* result : results) {
+    for (const core::RaceReport& race : result->races) {
+      diagnosis::merge_race(evidence.races, race);
+    }
+    diagnosis::merge_accesses(evidence.accesses, result->accesses);
+  }
+  diagnosis::sort_races(evidence.races);
+
+  CaptureExamination captures = examine_captures(plan, data, results);
+  evidence.provenance = std::move(captures.provenance);
+  evidence.error_shape = captures.shape;
+
+  core::RepeatEvidence repeat;
+  for (const core::ArmEvidence& arm : evidence.arms) {
+    const core::TrialResult& r = arm.result;
+    if (arm.perturbation.fresh_inputs || r.input_sets != 1 || r.distinct_outputs == 0) continue;
+    repeat.repeats += r.trials;
+    repeat.distinct = std::max(repeat.distinct, r.distinct_outputs);
+  }
+  if (repeat.repeats > 1) evidence.repeat = repeat;
+}
+
+}  // namespace faultline::stress::detail

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Building blocks that campaign, verify, race and replay share.
+#pragma once
+
+#include <string>
+
+#include "faultline/core/backend.hpp"
+#include "faultline/core/evidence.hpp"
+#include "faultline/core/token.hpp"
+#include "faultline/kernels/subject.hpp"
+#include "faultline/stress/campaign.hpp"
+
+namespace faultline::stress::detail {
+
+/// Run the request; what it throws becomes the status and message of the result.
+core::TrialResult run_safely(core::Backend& backend, const core::TrialPlan& plan,
+                             const core::TrialRequest& request);
+
+/// Add a later block of the same arm. Distinct outputs of fixed inputs become a lower bound: which
+/// ones they were is not kept.
+void add_block(core::TrialResult& into, const core::TrialResult& block, bool fresh_inputs,
+               std::uint32_t capture_limit);
+
+bool stopped(const RunOptions& options);
+
+/// The hash of the first kernel that the plan's program launches.
+std::string module_hash(const core::TrialPlan& plan);
+
+/// Token of trial `trial` of `request`.
+std::string token_text(const std::string& backend, const core::TrialPlan& plan,
+                       const core::TrialRequest& request, std::uint64_t trial);
+
+/// Rate interval, upper bound and the token of the first failing trial.
+core::ArmEvidence make_arm(const std::string& backend, const core::TrialPlan& plan,
+                           const core::TrialRequest& request, core::TrialResult result);
+
+/// Evidence with everything that describes the subject filled in.
+core::Evidence start_evidence(const core::BackendInfo& backend, const core::TrialPlan& plan,
+                              std::string mode);
+
+/// One further trial, without race checks, that counts memory transactions line by line
+/// (simulator). It is not an arm: its values are not judged.
+void count_accesses(core::Backend& backend, const core::TrialPlan& plan, std::uint64_t seed,
+                    core::DataMode data, const RunOptions& options, core::Evidence& evidence);
+
+/// Merge races and accesses, look at captures, fill in the repeat check.
+void finish_evidence(core::Evidence& evidence, const core::TrialPlan& plan, core::DataMode data);
+
+}  // namespace faultline::stress::detail

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "faultline/stress/verify.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "faultline/core/acceptance.hpp"
+#include "faultline/core/errors.hpp"
+#include "faultline/diagnosis/totals.hpp"
+#include "faultline/stress/captures.hpp"
+#include "run_arm.hpp"
+
+namespace faultline::stress {
+namespace {
+
+struct Cell {
+  core::TrialPlan plan;
+  core::ConfigEvidence evidence;
+  core::TrialRequest request;
+};
+
+std::int64_t total_elements(const core::TrialPlan& plan) {
+  std::int64_t n = 0;
+  for (const core::BufferSpec& buffer : plan.buffers) n += buffer.elements();
+  return n;
+}
+
+/// Positions at which the error vectors of all configs of a problem are compared: wrong elements of
+/// the first failing config, and a stride over the whole output.
+struct ErrorSample {
+  std::uint64_t input_seed = 0;
+  std::size_t output = 0;  ///< among the outputs
+  std::vector<std::int64_t> positions;
+  core::ReferenceTensor reference;
+
+  bool ready() const { return !positions.empty(); }
+
+  void choose(const core::TrialPlan& plan, core::DataMode data, const core::Capture& capture) {
+    constexpr std::size_t kWrong = 256;
+    constexpr std::int64_t kStride = 64;
+    std::vector<core::ReferenceTensor> references =
+        plan.reference(make_inputs(plan, data, capture.input_seed));
+    const std::vector<std::uint32_t> outputs = plan.output_indices();
+    for (std::size_t o = 0; o < outputs.size(); ++o) {
+      const core::Tensor& got = capture.outputs[o];
+      const std::uint64_t poison = core::poison_bits(got.dtype, capture.poison);
+      std::vector<std::int64_t> wrong;
+      for (std::int64_t i = 0; i < got.size(); ++i) {
+        const auto n = static_cast<std::size_t>(i);
+        if (core::is_failure(core::check_element(got.dtype, got.bits(i), references[o].expected[n],
+                                                 references[o].bound[n], poison)
+                                 .kind)) {
+          wrong.push_back(i);
+        }
+      }
+      if (wrong.empty()) continue;
+      const std::size_t step = std::max<std::size_t>(1, wrong.size() / kWrong);
+      for (std::size_t i = 0; i < wrong.size(); i += step) positions.push_back(wrong[i]);
+      for (std::int64_t i = 0; i < kStride; ++i) positions.push_back(got.size() * i / kStride);
+      std::sort(positions.begin(), positions.end());
+      positions.erase(std::unique(positions.begin(), positions.end()), positions.end());
+      input_seed = capture.input_seed;
+      output = o;
+      reference = std::move(references[o]);
+      return;
+    }
+  }
+
+  std::vector<double> take(const core::TrialResult& result) const {
+    const auto capture =
+        std::find_if(result.captures.begin(), result.captures.end(),
+                     [&](const core::Capture& c) { return c.input_seed == input_seed; });
+    std::vector<double> errors;
+    if (capture == result.captures.end()) return errors;
+    const core::Tensor& got = capture->outputs[output];
+    for (std::int64_t i : positions) {
+      errors.push_back(got.at(i) - reference.expected[static_cast<std::size_t>(i)]);
+    }
+    return errors;
+  }
+};
+
+class Sweep {
+ public:
+  Sweep(core::Backend& backend, const kernels::Subject& subject, const kernels::Variant& variant,
+        const VerifyOptions& options)
+      : backend_(backend), subject_(subject), variant_(variant), options_(options) {}
+
+  core::Evidence run(const std::vector<core::Problem>& problems) {
+    core::Evidence evidence;
+    evidence.subject = subject_.name;
+    evidence.variant = variant_.name;
+    evidence.backend = backend_.info().name;
+    evidence.backend_is_model = backend_.info().is_model;
+    evidence.declared_deterministic = subject_.deterministic;
+    evidence.mode = "verify";
+    if (!problems.empty()) evidence.problem = problems.front().line();
+    for (const core::Problem& problem : problems) {
+      total_ += options_.trials * configs_of(problem).size();
+    }
+    for (const core::Problem& problem : problems) {
+      if (detail::stopped(options_.run)) break;
+      run_problem(problem, evidence);
+    }
+    evidence.interrupted = detail::stopped(options_.run);
+    diagnosis::sort_races(evidence.races);
+    return evidence;
+  }
+
+ private:
+  std::vector<core::Config> configs_of(const core::Problem& problem) const {
+    return options_.configs.empty() ? subject_.configs(problem, variant_.name) : options_.configs;
+  }
+
+  void run_problem(const core::Problem& problem, core::Evidence& evidence) {
+    ErrorSample sample;
+    bool null_outputs_tried = false;
+    for (const core::Config& config : configs_of(problem)) {
+      if (detail::stopped(options_.run)) return;
+      Cell cell;
+      cell.evidence.problem = problem.values.line();
+      cell.evidence.config = config.line();
+      try {
+        cell.plan = subject_.plan(problem, variant_.name, config);
+      } catch (const core::UsageError& e) {
+        cell.evidence.result.skipped = true;
+        cell.evidence.result.note = e.what();
+        evidence.configs.push_back(std::move(cell.evidence));
+        continue;
+      }
+      if (!null_outputs_tried) {
+        null_outputs_tried = true;
+        try_null_outputs(cell.plan, evidence);
+      }
+      run_cell(problem, config, cell);
+      add_sample(cell, sample);
+      core::TrialResult& result = cell.evidence.result;
+      for (const core::RaceReport& race : result.races) {
+        diagnosis::merge_race(evidence.races, race);
+      }
+      diagnosis::merge_accesses(evidence.accesses, result.accesses);
+      if (result.failed > 0) add_captures(cell, evidence);
+      evidence.configs.push_back(std::move(cell.evidence));
+    }
+  }
+
+  void try_null_outputs(const core::TrialPlan& plan, core::Evidence& evidence) {
+    if (!plan.reference || total_elements(plan) > options_.null_check_elements) return;
+    for (const std::string& fake :
+         accepted_null_outputs(plan, options_.data, core::trial_seed(options_.seed, 0),
+                               core::trial_seed(options_.seed, 1))) {
+      evidence.null_outputs_accepted.push_back(
+          fmt::format("{} ({})", fake, plan.problem.values.line()));
+    }
+  }
+
+  void run_cell(const core::Problem& problem, const core::Config& config, Cell& cell) {
+    core::TrialRequest& request = cell.request;
+    request.seed = options_.seed;
+    request.count = options_.trials;
+    request.data = options_.data;
+    request.perturbation.name = "verify";
+    request.perturbation.fresh_inputs = true;
+    request.race = backend_.info().is_model ? options_.race : core::RaceMode::off;
+    request.access_statistics = backend_.info().is_model;
+    request.capture_limit = options_.run.capture_limit;
+    request.timeout_s = options_.run.timeout_s;
+    request.stop = options_.run.stop;
+    const std::string name = fmt::format("{} [{}]", cell.evidence.problem, cell.evidence.config);
+    const std::uint64_t done = done_, failed = failed_;
+    if (options_.run.progress) {
+      options_.run.progress({name, done, total_, failed});
+      request.progress = [&](std::uint64_t d, std::uint64_t f) {
+        options_.run.progress({name, done + d, total_, failed + f});
+      };
+    }
+    core::TrialResult& result = cell.evidence.result;
+    result = detail::run_safely(backend_, cell.plan, request);
+    request.progress = nullptr;
+    done_ += options_.trials;
+    failed_ += result.failed;
+
+    cell.evidence.failed = result.failed > 0;
+    const kernels::TileLengths lengths = subject_.lengths
+                                             ? subject_.lengths(problem, variant_.name, config)
+                                             : kernels::TileLengths{};
+    cell.evidence.tile_k = lengths.tile_k;
+    cell.evidence.reduction = lengths.reduction;
+    cell.evidence.tile_rows = lengths.tile_rows;
+    cell.evidence.rows = lengths.rows;
+    if (result.failed > 0 && result.first_failed_trial != ~0ull) {
+      cell.evidence.token =
+          detail::token_text(backend_.info().name, cell.plan, request, result.first_failed_trial);
+    }
+  }
+
+  void add_sample(Cell& cell, ErrorSample& sample) const {
+    const core::TrialResult& result = cell.evidence.result;
+    if (result.captures.empty() || !cell.plan.reference) return;
+    if (!sample.ready()) sample.choose(cell.plan, options_.data, result.captures.front());
+    if (sample.ready()) cell.evidence.error_sample = sample.take(result);
+  }
+
+  /// Provenance and error shape of the first failing cell that has any; the cells after it are much
+  /// alike, and tiles of different shapes do not add up.
+  void add_captures(const Cell& cell, core::Evidence& evidence) const {
+    if (evidence.error_shape) return;
+    CaptureExamination captures =
+        examine_captures(cell.plan, options_.data, {&cell.evidence.result});
+    evidence.provenance = std::move(captures.provenance);
+    evidence.error_shape = captures.shape;
+  }
+
+  core::Backend& backend_;
+  const kernels::Subject& subject_;
+  const kernels::Variant& variant_;
+  const VerifyOptions& options_;
+  std::uint64_t total_ = 0, done_ = 0, failed_ = 0;
+};
+
+}  // namespace
+
+core::Evidence run_verify(core::Backend& backend, const kernels::Subject& subject,
+                          const kernels::Variant& variant,
+                          const std::vector<core::Problem>& problems,
+                          const VerifyOptions& options) {
+  return Sweep(backend, subject, variant, options).run(problems);
+}
+
+}  // namespace faultline::stress

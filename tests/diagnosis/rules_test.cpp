@@ -1,0 +1,699 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every rule: the case it is for, the near miss that is something else, and the clean twin.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "evidence_builder.hpp"
+#include "faultline/diagnosis/diagnose.hpp"
+#include "faultline/diagnosis/experiment.hpp"
+
+namespace faultline::test {
+namespace {
+
+using core::FindingClass;
+using core::Outcome;
+using core::Severity;
+using diagnosis::diagnose;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// --- the cases, by name, so that several tests can walk over all of them ---
+
+core::Evidence clean_stress() {
+  core::Evidence e = clean_evidence("stress", true);
+  e.arms = {arm("random_random", clean_result(1000)), arm("pct_lazy", clean_result(1000))};
+  return e;
+}
+
+core::Evidence async_reported() {
+  core::Evidence e = clean_stress();
+  e.variant = "shared_buffer";
+  add_wrong(e.arms[0].result, 305, 1);
+  for (core::ArmEvidence& a : e.arms) a.result.raced = a.result.failed = a.result.trials;
+  core::RaceReport second = async_race();
+  second.kind = core::RaceKind::write_after_write;
+  second.first = second.second;
+  e.races = {second, async_race()};
+  e.provenance = {moved(1, 3, 2000, 1992)};
+  return e;
+}
+
+core::Evidence shared_reported() {
+  core::Evidence e = clean_stress();
+  e.races = {barrier_race()};
+  for (core::ArmEvidence& a : e.arms) a.result.raced = a.result.failed = a.result.trials;
+  return e;
+}
+
+core::Evidence grid_reported() {
+  core::Evidence e = shared_reported();
+  e.races[0].space = core::MemorySpace::global;
+  e.races[0].cross_cta = true;
+  return e;
+}
+
+core::Evidence stream_reported() {
+  core::Evidence e = shared_reported();
+  e.races[0].space = core::MemorySpace::global;
+  e.races[0].cross_launch = true;
+  return e;
+}
+
+core::Evidence async_by_values() {
+  core::Evidence e = clean_evidence("stress", false);
+  e.variant = "shared_buffer";
+  core::TrialResult failing = clean_result(5000);
+  add_wrong(failing, 1000, 1, 256, 5, 3);
+  e.arms = {arm("cold_pool", failing, 0.19, 0.21), arm("none", clean_result(5000), 0.0, 0.001)};
+  e.provenance = {moved(1, 3, 256000, 255000)};
+  return e;
+}
+
+core::Evidence shared_by_values() {
+  core::Evidence e = clean_evidence("stress", false);
+  core::TrialResult failing = clean_result(5000, 0);
+  add_wrong(failing, 700, 2, 32, 5, 7);
+  e.arms = {arm("three_ctas_per_sm", failing, 0.13, 0.15),
+            arm("none", clean_result(5000, 0), 0.0, 0.001)};
+  return e;
+}
+
+core::Evidence missed_write() {
+  core::Evidence e = clean_evidence("verify", true);
+  e.configs = {cell("n=64 k=64", "rows=4", 64, 0, true), cell("n=64 k=64", "rows=1", 64, 0, true)};
+  for (core::ConfigEvidence& c : e.configs) {
+    c.result.outputs[0].poison = c.result.outputs[0].bad_elements;
+  }
+  return e;
+}
+
+core::Evidence uninitialised() {
+  core::Evidence e = clean_evidence("stress", true);
+  core::TrialResult failing = clean_result(300);
+  // Trials 1, 4, 7, ...: one poison pattern of three.
+  add_wrong(failing, 100, 1, 64, 1, 3);
+  e.arms = {arm("random_random", failing, 0.28, 0.39)};
+  return e;
+}
+
+core::Evidence tail() {
+  core::Evidence e = clean_evidence("verify", true);
+  e.subject = "gemv";
+  e.variant = "dropped_tail";
+  for (const char* config : {"stages=1", "stages=2"}) {
+    e.configs.push_back(cell("n=64 k=3000", config, 3000, 512, true));
+    e.configs.push_back(cell("n=64 k=2048", config, 2048, 512, false));
+  }
+  return e;
+}
+
+core::Evidence wrong_config() {
+  core::Evidence e = clean_evidence("verify", true);
+  e.subject = "gemv";
+  e.variant = "wrong_config";
+  for (const char* problem : {"n=64 k=3000", "n=64 k=2048"}) {
+    const std::int64_t k = problem == std::string("n=64 k=3000") ? 3000 : 2048;
+    e.configs.push_back(cell(problem, "rows=4 threads=32", k, 512, true));
+    e.configs.push_back(cell(problem, "rows=1 threads=128", k, 512, false));
+    e.configs.push_back(cell(problem, "rows=2 threads=64", k, 512, false));
+  }
+  return e;
+}
+
+core::Evidence systematic() {
+  core::Evidence e = clean_evidence("verify", true);
+  e.subject = "gemv";
+  e.variant = "stage_sentinel";
+  double wobble = 0.0;
+  for (const char* config : {"stages=1", "stages=2", "stages=3"}) {
+    core::ConfigEvidence c = cell("n=64 k=2048", config, 2048, 512, true);
+    for (int i = 0; i < 50; ++i) c.error_sample.push_back(std::sin(i) * 12.0 + wobble);
+    wobble += 0.01;
+    e.configs.push_back(c);
+  }
+  return e;
+}
+
+core::Evidence benign() {
+  core::Evidence e = clean_stress();
+  e.declared_deterministic = false;
+  e.arms[0].result.distinct_outputs = 17;
+  return e;
+}
+
+core::Evidence rounding() {
+  core::Evidence e = clean_evidence("verify", false);
+  e.subject = "gemv";
+  e.variant = "register";
+  e.configs = {cell("n=7168 k=16384", "rows=1", 16384, 0, false)};
+  core::OutputTotals& y = e.configs[0].result.outputs[0];
+  y.name = "y";
+  y.dtype = core::Dtype::f16;
+  y.worst_rounded_error = 0.125;
+  y.worst_error = 0.0622;
+  y.worst_ulps = 0.51;
+  y.worst_error_expected = 140.3;
+  return e;
+}
+
+core::Evidence uncoalesced() {
+  core::Evidence e = clean_evidence("verify", true);
+  e.subject = "gemv";
+  e.variant = "uncoalesced";
+  e.configs = {cell("n=64 k=1024", "rows=32", 1024, 0, false)};
+  e.accesses = {access(88, 1000, 32000, 4000, 32768), access(95, 100, 100, 100, 0)};
+  return e;
+}
+
+core::Evidence bank_conflicts() {
+  core::Evidence e = uncoalesced();
+  e.accesses = {access(70, 1000, 8000, 1000, 128, core::MemorySpace::shared)};
+  return e;
+}
+
+core::Evidence vacuous() {
+  core::Evidence e = tail();
+  for (core::ConfigEvidence& c : e.configs) c = cell(c.problem, c.config, 64, 0, false);
+  e.null_outputs_accepted = {"zeros (n=64 k=2048)"};
+  return e;
+}
+
+core::Evidence unusable_bound() {
+  core::Evidence e = clean_stress();
+  add_wrong(e.arms[0].result, 1000, 0, 4096, 0, 1);
+  const double infinity = std::numeric_limits<double>::infinity();
+  core::OutputTotals& output = e.arms[0].result.outputs[0];
+  output.worst_error = output.worst_ratio = infinity;
+  return e;
+}
+
+core::Evidence not_provoked() {
+  core::Evidence e = clean_evidence("replay", false);
+  e.arms = {arm("memory_stress", clean_result(1000))};
+  return e;
+}
+
+core::Evidence hang() {
+  core::Evidence e = clean_stress();
+  core::TrialResult& r = e.arms[1].result;
+  r.status = core::ExecutionStatus::deadlock;
+  r.message = "warp 4 waits at gla_decode.cuh:90 for mbarrier empty[1], phase 0";
+  r.details = {"warp 0: exited", "warp 4: mbarrier.try_wait on empty[1]"};
+  r.trials = r.failed = r.abnormal = 1;
+  r.outputs.clear();
+  return e;
+}
+
+core::Evidence crash() {
+  core::Evidence e = hang();
+  e.arms[1].result.status = core::ExecutionStatus::fault;
+  e.arms[1].result.message = "ld.global.f32 at gemv.cuh:12 reads 4 bytes beyond buffer 'x'";
+  return e;
+}
+
+core::Evidence unexplained() {
+  core::Evidence e = clean_stress();
+  // Every trial of every arm, the same tile, one config only: no rule can tell.
+  for (core::ArmEvidence& a : e.arms) {
+    add_wrong(a.result, 1000, 2, 16, 0, 1);
+    a.result.outputs[0].geometry.pipeline_depth = 0;
+    a.wilson95 = {0.99, 1.0};
+  }
+  return e;
+}
+
+struct Case {
+  const char* name;
+  core::Evidence (*evidence)();
+  FindingClass finding;
+  Severity severity;
+  Outcome outcome;
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all{
+      {"async_reported", async_reported, FindingClass::race_async, Severity::error, Outcome::fail},
+      {"shared_reported", shared_reported, FindingClass::race_shared, Severity::error,
+       Outcome::fail},
+      {"grid_reported", grid_reported, FindingClass::race_grid, Severity::error, Outcome::fail},
+      {"stream_reported", stream_reported, FindingClass::race_stream, Severity::error,
+       Outcome::fail},
+      {"async_by_values", async_by_values, FindingClass::race_async, Severity::error,
+       Outcome::fail},
+      {"shared_by_values", shared_by_values, FindingClass::race_shared, Severity::error,
+       Outcome::fail},
+      {"missed_write", missed_write, FindingClass::missed_write, Severity::error, Outcome::fail},
+      {"uninitialised", uninitialised, FindingClass::uninitialised, Severity::error, Outcome::fail},
+      {"tail", tail, FindingClass::tail, Severity::error, Outcome::fail},
+      {"wrong_config", wrong_config, FindingClass::config, Severity::error, Outcome::fail},
+      {"systematic", systematic, FindingClass::systematic_offset, Severity::error, Outcome::fail},
+      {"benign", benign, FindingClass::nondeterminism_benign, Severity::note, Outcome::pass},
+      {"rounding", rounding, FindingClass::output_rounding, Severity::note, Outcome::pass},
+      {"uncoalesced", uncoalesced, FindingClass::slow_uncoalesced, Severity::warning,
+       Outcome::pass},
+      {"bank_conflicts", bank_conflicts, FindingClass::slow_bank_conflicts, Severity::warning,
+       Outcome::pass},
+      {"vacuous", vacuous, FindingClass::vacuous, Severity::warning, Outcome::inconclusive},
+      {"unusable_bound", unusable_bound, FindingClass::bound_vacuous, Severity::warning,
+       Outcome::inconclusive},
+      {"not_provoked", not_provoked, FindingClass::no_evidence, Severity::warning,
+       Outcome::inconclusive},
+      {"hang", hang, FindingClass::hang, Severity::error, Outcome::fail},
+      {"crash", crash, FindingClass::crash, Severity::error, Outcome::fail},
+      {"unexplained", unexplained, FindingClass::unknown, Severity::error, Outcome::fail},
+  };
+  return all;
+}
+
+// --- over all cases ---
+
+class EveryCase : public testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(Rules, EveryCase, testing::ValuesIn(cases()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(EveryCase, GetsItsFindingFirst) {
+  const core::Verdict verdict = diagnose(GetParam().evidence());
+  EXPECT_EQ(verdict.outcome, GetParam().outcome) << all_text(verdict);
+  ASSERT_FALSE(verdict.findings.empty()) << verdict.summary;
+  EXPECT_EQ(verdict.findings[0].finding, GetParam().finding) << all_text(verdict);
+  EXPECT_EQ(verdict.findings[0].severity, GetParam().severity);
+}
+
+TEST_P(EveryCase, SaysWhyAndWhatCameSecond) {
+  const core::Verdict verdict = diagnose(GetParam().evidence());
+  for (const core::Finding& finding : verdict.findings) {
+    EXPECT_FALSE(finding.headline.empty());
+    EXPECT_FALSE(finding.evidence.empty()) << finding.headline;
+    EXPECT_FALSE(finding.runner_up_reason.empty()) << finding.headline;
+    EXPECT_NE(finding.runner_up, finding.finding);
+    if (finding.finding != FindingClass::unknown) {
+      EXPECT_TRUE(finding.runner_up.has_value()) << finding.headline;
+    }
+  }
+}
+
+TEST_P(EveryCase, IsAPureFunctionWhateverTheOrder) {
+  core::Evidence evidence = GetParam().evidence();
+  const core::Verdict verdict = diagnose(evidence);
+  EXPECT_EQ(diagnose(evidence), verdict);
+  std::mt19937 random(7);
+  for (int i = 0; i < 5; ++i) {
+    std::shuffle(evidence.arms.begin(), evidence.arms.end(), random);
+    std::shuffle(evidence.configs.begin(), evidence.configs.end(), random);
+    std::shuffle(evidence.races.begin(), evidence.races.end(), random);
+    std::shuffle(evidence.provenance.begin(), evidence.provenance.end(), random);
+    std::shuffle(evidence.accesses.begin(), evidence.accesses.end(), random);
+    EXPECT_EQ(diagnose(evidence), verdict);
+  }
+}
+
+TEST_P(EveryCase, SentencesHoldOnePrintableLine) {
+  const core::Verdict verdict = diagnose(GetParam().evidence());
+  auto check = [](const std::string& text) {
+    for (const char c : text) EXPECT_TRUE(c >= ' ' && c <= '~') << text;
+    EXPECT_THAT(text, testing::Not(HasSubstr("  "))) << text;
+    EXPECT_THAT(text, testing::Not(HasSubstr("nan"))) << text;
+  };
+  check(verdict.summary);
+  for (const core::Finding& finding : verdict.findings) {
+    check(finding.headline);
+    check(finding.runner_up_reason);
+    check(finding.advice);
+    for (const std::string& sentence : finding.evidence) check(sentence);
+  }
+}
+
+TEST(Classes, EveryClassThatARuleProducesHasACase) {
+  std::set<FindingClass> produced;
+  for (const FindingClass c : diagnosis::produced_classes()) produced.insert(c);
+  std::set<FindingClass> shown;
+  for (const Case& c : cases()) shown.insert(c.finding);
+  EXPECT_EQ(produced, shown);
+  EXPECT_EQ(produced.size(), 19u);
+}
+
+TEST(CleanTwin, PassesWithoutAFinding) {
+  for (const char* mode : {"stress", "verify", "race", "replay"}) {
+    core::Evidence e = clean_stress();
+    e.mode = mode;
+    const core::Verdict verdict = diagnose(e);
+    EXPECT_EQ(verdict.outcome, Outcome::pass) << verdict.summary;
+    EXPECT_THAT(verdict.findings, IsEmpty()) << all_text(verdict);
+    EXPECT_THAT(verdict.summary, HasSubstr("0 of 2,000 trials failed"));
+    EXPECT_THAT(verdict.summary, HasSubstr("0.26 of the bound"));
+  }
+}
+
+// --- races ---
+
+TEST(RaceAsync, NamesBothLinesTheBufferAndWhoseDataWasFound) {
+  const core::Verdict verdict = diagnose(async_reported());
+  const std::string text = all_text(verdict);
+  EXPECT_THAT(verdict.summary, HasSubstr("fail(race.async)"));
+  EXPECT_THAT(text, HasSubstr("gla_decode.cuh:79"));
+  EXPECT_THAT(text, HasSubstr("gla_decode.cuh:66"));
+  EXPECT_THAT(text, HasSubstr("shared buffer 'tiles', bytes [2048, 4096)"));
+  EXPECT_THAT(text, HasSubstr("new_state tile 1 held the data of tile 3 in 99.6 % of its wrong "
+                              "elements (1,992 of 2,000): both use pipeline buffer 1"));
+  EXPECT_THAT(text, HasSubstr("tile 1 (305 trials) of new_state"));
+}
+
+TEST(RaceAsync, IsReportedThoughEveryValueIsRight) {
+  core::Evidence e = shared_reported();
+  e.races = {async_race()};
+  const core::Verdict verdict = diagnose(e);
+  EXPECT_THAT(errors_of(verdict), ElementsAre(FindingClass::race_async));
+  EXPECT_THAT(all_text(verdict), HasSubstr("every value came out right in 2,000 trials"));
+}
+
+TEST(RaceAsync, MissingProxyFenceIsAnErrorInStrictAndANoteInLenientMode) {
+  core::Evidence e = shared_reported();
+  e.races = {async_race()};
+  e.races[0].missing_proxy_fence = true;
+  core::Verdict verdict = diagnose(e);
+  EXPECT_EQ(verdict.outcome, Outcome::fail);
+  EXPECT_THAT(all_text(verdict), HasSubstr("no proxy fence between"));
+
+  for (core::ArmEvidence& a : e.arms) a.result.raced = a.result.failed = 0;
+  e.races[0].note_only = true;
+  verdict = diagnose(e);
+  EXPECT_EQ(verdict.outcome, Outcome::pass) << all_text(verdict);
+  ASSERT_EQ(verdict.findings.size(), 1u);
+  EXPECT_EQ(verdict.findings[0].finding, FindingClass::race_async);
+  EXPECT_EQ(verdict.findings[0].severity, Severity::note);
+}
+
+TEST(RaceAsync, ADeterministicDefectBesideARaceIsNotHidden) {
+  core::Evidence e = tail();
+  e.configs.push_back(cell("n=64 k=2048", "stages=3", 2048, 512, false));
+  e.configs.back().result.raced = e.configs.back().result.failed = 3;
+  e.races = {async_race()};
+  EXPECT_THAT(errors_of(diagnose(e)),
+              testing::UnorderedElementsAre(FindingClass::race_async, FindingClass::tail));
+}
+
+TEST(RaceByValues, FailsEveryTimeIsNotARace) {
+  core::Evidence e = shared_by_values();
+  for (core::ArmEvidence& a : e.arms) {
+    a.result = clean_result(5000, 0);
+    add_wrong(a.result, 5000, 2, 32, 0, 1);
+    a.wilson95 = {0.999, 1.0};
+  }
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::unknown));
+}
+
+TEST(RaceByValues, SomeFailuresWithNewInputsEachTimeAreNotYetARace) {
+  core::Evidence e = shared_by_values();
+  for (core::ArmEvidence& a : e.arms) a.perturbation.fresh_inputs = true;
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::unknown));
+  const auto next = diagnosis::next_experiment(e);
+  ASSERT_TRUE(next.has_value());
+  EXPECT_EQ(next->kind, diagnosis::Experiment::Kind::repeat_fixed_inputs);
+  EXPECT_FALSE(next->perturbation.fresh_inputs);
+}
+
+TEST(RaceByValues, StaleTilesOfOtherBuffersDoNotCount) {
+  core::Evidence e = async_by_values();
+  e.provenance = {moved(1, 2, 256000, 255000)};
+  const core::Verdict verdict = diagnose(e);
+  ASSERT_EQ(verdict.findings[0].finding, FindingClass::race_async);
+  EXPECT_LT(verdict.findings[0].confidence, 0.9);
+  EXPECT_THAT(all_text(verdict), testing::Not(HasSubstr("both use pipeline buffer")));
+}
+
+TEST(RaceByValues, PoisonThatMovesAboutIsARace) {
+  core::Evidence e = shared_by_values();
+  core::OutputTotals& output = e.arms[0].result.outputs[0];
+  output.poison = output.bad_elements;
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::race_shared));
+  EXPECT_THAT(all_text(diagnose(e)), HasSubstr("hold the poison, but not the same ones"));
+}
+
+TEST(RaceByValues, ThePairedTestCountsWhenItIsStrongEnough) {
+  core::Evidence e = shared_by_values();
+  for (core::ArmEvidence& a : e.arms) a.perturbation.fresh_inputs = true;
+  e.arms[0].failed_here_only = 700;
+  e.arms[0].log_e = 400.0;
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::race_shared));
+  EXPECT_THAT(all_text(diagnose(e)), HasSubstr("DEPENDS"));
+}
+
+// --- explanations of values ---
+
+TEST(MissedWrite, AFewPoisonElementsAmongOthersAreNotEnough) {
+  core::Evidence e = missed_write();
+  for (core::ConfigEvidence& c : e.configs) c.result.outputs[0].poison /= 2;
+  EXPECT_EQ(find(diagnose(e), FindingClass::missed_write), nullptr);
+}
+
+TEST(MissedWrite, SaysWhenNothingIsWrittenAtAll) {
+  core::Evidence e = missed_write();
+  for (core::ConfigEvidence& c : e.configs) {
+    core::OutputTotals& output = c.result.outputs[0];
+    output.poison = output.bad_elements = output.compared_elements;
+    output.tiles[0].bad_elements = output.bad_elements;
+  }
+  EXPECT_THAT(all_text(diagnose(e)), HasSubstr("never writes new_state: every element"));
+}
+
+TEST(Uninitialised, OtherBitsUnderTheSamePoisonSpeakAgainstIt) {
+  core::Evidence e = unexplained();
+  core::ErrorShapeEvidence shape;
+  shape.same_poison_pairs = 10;
+  shape.other_poison_pairs = shape.other_poison_differing = 20;
+  e.error_shape = shape;
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::uninitialised));
+  e.error_shape->same_poison_differing = 4;
+  EXPECT_EQ(find(diagnose(e), FindingClass::uninitialised), nullptr);
+}
+
+TEST(Tail, OneFailureAtWholeTilesSpeaksAgainstIt) {
+  core::Evidence e = tail();
+  for (core::ConfigEvidence& c : e.configs) {
+    if (!c.failed) c = cell(c.problem, c.config, 2048, 512, true);
+  }
+  EXPECT_EQ(find(diagnose(e), FindingClass::tail), nullptr);
+}
+
+TEST(Tail, WithoutAWholeSizeItIsOnlyTheRunnerUp) {
+  core::Evidence e = tail();
+  std::erase_if(e.configs, [](const auto& c) { return !c.failed; });
+  const core::Verdict verdict = diagnose(e);
+  EXPECT_EQ(verdict.findings[0].finding, FindingClass::unknown) << all_text(verdict);
+  const auto next = diagnosis::next_experiment(e);
+  ASSERT_TRUE(next.has_value());
+  EXPECT_EQ(next->kind, diagnosis::Experiment::Kind::whole_tiles);
+}
+
+TEST(Tail, OfRowsOnlyWhenTheLastRowOfTilesIsWrong) {
+  core::Evidence e = clean_evidence("verify", true);
+  auto rows_cell = [](std::int64_t n, bool fails, std::size_t tile) {
+    core::ConfigEvidence c = cell("n=" + std::to_string(n), "rows=16", 0, 0, false);
+    c.rows = n;
+    c.tile_rows = 16;
+    if (fails) add_wrong(c.result, 3, tile, 16, 0, 1);
+    c.failed = fails;
+    return c;
+  };
+  e.configs = {rows_cell(64, false, 0), rows_cell(61, true, 3)};
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::tail));
+  e.configs = {rows_cell(64, false, 0), rows_cell(61, true, 0)};
+  EXPECT_EQ(find(diagnose(e), FindingClass::tail), nullptr);
+}
+
+TEST(Config, NamesTheSettingThatTells) {
+  EXPECT_THAT(all_text(diagnose(wrong_config())), HasSubstr("configs with rows=4 and threads=32"));
+}
+
+TEST(Config, AFailureThatComesAndGoesIsNotConfig) {
+  core::Evidence e = wrong_config();
+  for (core::ConfigEvidence& c : e.configs) {
+    if (!c.failed) continue;
+    c = cell(c.problem, c.config, c.reduction, 512, false);
+    add_wrong(c.result, 1, 0, 16, 1, 1);
+    c.failed = true;
+  }
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::unknown));
+  EXPECT_EQ(diagnose(e).findings[0].runner_up, FindingClass::config);
+}
+
+TEST(Config, ProblemsOnWhichNothingFailsDoNotWeakenIt) {
+  core::Evidence e = wrong_config();
+  for (const char* config : {"rows=4 threads=32", "rows=1 threads=128", "rows=2 threads=64"}) {
+    e.configs.push_back(cell("n=1 k=1", config, 1, 512, false));
+  }
+  EXPECT_GE(find(diagnose(e), FindingClass::config)->confidence, 0.9);
+}
+
+TEST(SystematicOffset, DifferentErrorsAreNotTheSameError) {
+  core::Evidence e = systematic();
+  for (std::size_t i = 0; i < e.configs[1].error_sample.size(); ++i) {
+    e.configs[1].error_sample[i] *= i % 2 == 0 ? 1.0 : -1.0;
+  }
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::unknown));
+  EXPECT_EQ(diagnose(e).findings[0].runner_up, FindingClass::systematic_offset);
+}
+
+TEST(SystematicOffset, OnePassingConfigMakesItConfig) {
+  core::Evidence e = systematic();
+  e.configs[1] = cell("n=64 k=2048", "stages=2", 2048, 512, false);
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::config));
+}
+
+TEST(SystematicOffset, SizesThatPassInEveryConfigDoNotSpeakAgainstIt) {
+  core::Evidence e = systematic();
+  for (const char* config : {"stages=1", "stages=2", "stages=3"}) {
+    e.configs.push_back(cell("n=1 k=512", config, 512, 512, false));
+  }
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::systematic_offset));
+}
+
+TEST(SystematicOffset, AnErrorJustBeyondTheBoundIsNotCalledAnOffset) {
+  core::Evidence e = systematic();
+  for (core::ConfigEvidence& c : e.configs) c.result.outputs[0].worst_ratio = 1.2;
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::unknown));
+}
+
+// --- notes and warnings ---
+
+TEST(OutputRounding, SaysWhichBinade) {
+  EXPECT_THAT(all_text(diagnose(rounding())), HasSubstr("exactly 1 fp16 ulp in [128, 256)"));
+}
+
+TEST(OutputRounding, NotWhenSomeElementIsWrongOrTheErrorIsNoPowerOfTwo) {
+  core::Evidence e = rounding();
+  e.configs[0].result.outputs[0].worst_rounded_error = 0.12;
+  EXPECT_THAT(diagnose(e).findings, IsEmpty());
+  e = rounding();
+  add_wrong(e.configs[0].result, 3, 0);
+  e.configs[0].failed = true;
+  EXPECT_EQ(find(diagnose(e), FindingClass::output_rounding), nullptr);
+}
+
+TEST(Benign, IsAFailureOfASubjectThatPromisesEqualBits) {
+  core::Evidence e = benign();
+  e.declared_deterministic = true;
+  EXPECT_EQ(diagnose(e).outcome, Outcome::fail);
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::nondeterminism_benign));
+}
+
+TEST(SlowUncoalesced, NamesLineAndStrideAndFailsOnlyOnRequest) {
+  const core::Verdict verdict = diagnose(uncoalesced());
+  EXPECT_THAT(all_text(verdict), HasSubstr("gemv.cuh:88"));
+  EXPECT_THAT(all_text(verdict), HasSubstr("32768 bytes apart"));
+  EXPECT_THAT(verdict.summary, HasSubstr("warnings: slow.uncoalesced"));
+  EXPECT_EQ(core::exit_code(verdict), core::ExitCode::pass);
+  EXPECT_EQ(core::exit_code(verdict, true), core::ExitCode::fail);
+}
+
+TEST(SlowUncoalesced, ALineThatCarriesLittleDoesNotMatter) {
+  core::Evidence e = uncoalesced();
+  e.accesses = {access(88, 100, 1000, 100, 4096), access(95, 10000, 40000, 40000, 16)};
+  EXPECT_THAT(diagnose(e).findings, IsEmpty());
+}
+
+// --- outcomes ---
+
+TEST(Outcomes, NothingComparedIsNeverGreen) {
+  core::Evidence e = clean_stress();
+  for (core::ArmEvidence& a : e.arms) a.result.outputs.clear();
+  EXPECT_EQ(diagnose(e).outcome, Outcome::inconclusive);
+  EXPECT_NE(find(diagnose(e), FindingClass::vacuous), nullptr);
+  EXPECT_EQ(diagnose(core::Evidence{}).outcome, Outcome::inconclusive);
+}
+
+TEST(Outcomes, AllSkippedIsSkippedWithTheReasons) {
+  core::Evidence e = clean_stress();
+  for (core::ArmEvidence& a : e.arms) {
+    a.result = {};
+    a.result.skipped = true;
+    a.result.note = "no device of this kind";
+  }
+  EXPECT_EQ(diagnose(e).outcome, Outcome::skipped);
+  EXPECT_THAT(diagnose(e).summary, HasSubstr("no device of this kind"));
+}
+
+TEST(Outcomes, UnsupportedIsInconclusiveWithTheReason) {
+  core::Evidence e = clean_stress();
+  e.arms[0].result = {};
+  e.arms[0].result.status = core::ExecutionStatus::unsupported;
+  e.arms[0].result.message = "tcgen05.mma at k.cuh:3 is not implemented";
+  EXPECT_EQ(diagnose(e).outcome, Outcome::inconclusive);
+  EXPECT_THAT(diagnose(e).summary, HasSubstr("tcgen05.mma at k.cuh:3"));
+}
+
+TEST(Outcomes, AStressKernelThatDidNotOverlapProvesNothing) {
+  core::Evidence e = clean_stress();
+  e.arms[0].result.overlap_proven = false;
+  EXPECT_EQ(diagnose(e).outcome, Outcome::inconclusive);
+}
+
+TEST(Outcomes, ErrorWinsOverFailAndKeepsTheFindings) {
+  core::Evidence e = async_reported();
+  core::TrialResult broken;
+  broken.status = core::ExecutionStatus::error;
+  broken.message = "out of memory: 512 MB for the pool";
+  e.arms.push_back(arm("cold_pool", broken));
+  const core::Verdict verdict = diagnose(e);
+  EXPECT_EQ(verdict.outcome, Outcome::error);
+  EXPECT_NE(find(verdict, FindingClass::race_async), nullptr);
+  EXPECT_THAT(verdict.summary, HasSubstr("out of memory"));
+}
+
+TEST(Outcomes, AnOracleThatDisagreesWithTheReferenceIsAnError) {
+  for (const double gate : {1e-9, std::numeric_limits<double>::quiet_NaN()}) {
+    core::Evidence e = clean_stress();
+    e.arms[0].result.gate_worst = gate;
+    EXPECT_EQ(diagnose(e).outcome, Outcome::error);
+  }
+}
+
+TEST(Outcomes, InterruptedKeepsItsFindingsAndIsNotAPass) {
+  core::Evidence e = async_reported();
+  e.interrupted = true;
+  EXPECT_EQ(diagnose(e).outcome, Outcome::fail);
+  e = clean_stress();
+  e.interrupted = true;
+  EXPECT_EQ(diagnose(e).outcome, Outcome::inconclusive);
+}
+
+TEST(Outcomes, AFailedTrialIsAFailureWhateverTheRulesSay) {
+  core::Evidence e = clean_stress();
+  e.arms[0].result.failed = 1;
+  EXPECT_EQ(diagnose(e).outcome, Outcome::fail);
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::unknown));
+}
+
+// --- what to try next ---
+
+TEST(NextExperiment, ACleanCampaignWithoutMemoryStressAsksForIt) {
+  core::Evidence e = clean_evidence("stress", false);
+  e.arms = {arm("none", clean_result(1000))};
+  ASSERT_TRUE(diagnosis::next_experiment(e).has_value());
+  EXPECT_EQ(diagnosis::next_experiment(e)->kind, diagnosis::Experiment::Kind::memory_stress);
+  e.arms[0].perturbation.co_resident = core::CoResident::memory_stress;
+  EXPECT_FALSE(diagnosis::next_experiment(e).has_value());
+}
+
+TEST(NextExperiment, ARaceSeenInValuesOnADeviceAsksForTheSimulator) {
+  const auto next = diagnosis::next_experiment(async_by_values());
+  ASSERT_TRUE(next.has_value());
+  EXPECT_EQ(next->kind, diagnosis::Experiment::Kind::race_check);
+}
+
+TEST(NextExperiment, OneConfigThatAlwaysFailsAsksForASweep) {
+  const auto next = diagnosis::next_experiment(unexplained());
+  ASSERT_TRUE(next.has_value());
+  EXPECT_EQ(next->kind, diagnosis::Experiment::Kind::config_sweep);
+  EXPECT_FALSE(diagnosis::next_experiment(async_reported()).has_value());
+}
+
+}  // namespace
+}  // namespace faultline::test
