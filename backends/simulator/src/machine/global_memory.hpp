@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device allocations with names and bounds.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "machine/address.hpp"
+
+namespace faultline::simulator {
+
+struct Allocation {
+  std::uint64_t base = 0;
+  std::uint64_t size = 0;
+  std::string name;
+  std::uint32_t id = 0;  // never reused
+  std::unique_ptr<std::uint8_t[]> storage;
+  std::uint8_t* bytes = nullptr;  // 64-byte aligned
+  bool contains(std::uint64_t address, std::uint64_t count) const {
+    return address - base < size && size - (address - base) >= count;
+  }
+};
+
+class GlobalMemory {
+ public:
+  // Addresses depend only on the sequence of calls: reports are the same on every machine.
+  Allocation& allocate(std::string name, std::uint64_t size) {
+    auto allocation = std::make_unique<Allocation>();
+    allocation->base = next_;
+    allocation->size = size;
+    allocation->name = std::move(name);
+    allocation->id = next_id_++;
+    allocation->storage = std::make_unique<std::uint8_t[]>(size + 64);
+    const auto raw = reinterpret_cast<std::uintptr_t>(allocation->storage.get());
+    allocation->bytes = allocation->storage.get() + ((64 - raw % 64) % 64);
+    next_ += (size + kGuard + 255) / 256 * 256;
+    allocations_.push_back(std::move(allocation));
+    return *allocations_.back();
+  }
+  void release(std::uint64_t base) {
+    std::erase_if(allocations_, [&](const auto& a) { return a->base == base; });
+  }
+  Allocation* find(std::uint64_t address) const {
+    auto it = std::upper_bound(allocations_.begin(), allocations_.end(), address,
+                               [](std::uint64_t value, const auto& a) { return value < a->base; });
+    if (it == allocations_.begin()) return nullptr;
+    Allocation* candidate = (--it)->get();
+    return address - candidate->base < candidate->size ? candidate : nullptr;
+  }
+  // For messages about addresses outside every allocation; nullptr when there is none at all.
+  const Allocation* nearest(std::uint64_t address) const {
+    const Allocation* best = nullptr;
+    std::uint64_t distance = ~std::uint64_t{0};
+    for (const auto& a : allocations_) {
+      const std::uint64_t d = address < a->base ? a->base - address : address - (a->base + a->size);
+      if (d < distance) {
+        distance = d;
+        best = a.get();
+      }
+    }
+    return best;
+  }
+  const std::vector<std::unique_ptr<Allocation>>& allocations() const { return allocations_; }
+
+ private:
+  static constexpr std::uint64_t kGuard = 4096;
+  std::vector<std::unique_ptr<Allocation>> allocations_;  // by ascending base
+  std::uint64_t next_ = kGlobalBase;
+  std::uint32_t next_id_ = 1;
+};
+
+}  // namespace faultline::simulator
