@@ -81,14 +81,13 @@ std::vector<core::ReferenceTensor> gla_decode(const GlaInputs& inputs, double sc
   parallel_ranges(e.heads, cost, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t head = begin; head < end; ++head) {
       const Head in(inputs, e, head);
-      Eigen::VectorXd decay(e.dk), query_magnitude(e.dk), query_error(e.dk);  // [dk]
+      Eigen::VectorXd decay(e.dk), output_error(e.dk);  // [dk]
       std::vector<GlaRow> rows(static_cast<std::size_t>(e.dk));
       for (std::int64_t i = 0; i < e.dk; ++i) {
         const GlaRow row = gla_row(bound, in.q[i], in.gk[i]);
         rows[static_cast<std::size_t>(i)] = row;
         decay[i] = row.decay;
-        query_magnitude[i] = row.query < 0 ? -row.query : row.query;
-        query_error[i] = row.query_error;
+        output_error[i] = row.output_error;
       }
       Eigen::Map<RowMajor> updated(new_state.expected.data() + head * e.dk * e.dv, e.dk, e.dv);
       updated = decay.asDiagonal() * in.state;
@@ -102,14 +101,12 @@ std::vector<core::ReferenceTensor> gla_decode(const GlaInputs& inputs, double sc
               gla_state_bound(rows[static_cast<std::size_t>(i)], in.state(i, j), updated(i, j));
         }
       }
-      const RowMajor magnitudes = in.state.cwiseAbs();
-      const Eigen::VectorXd state_sums = magnitudes.transpose() * query_magnitude;  // [dv]
-      const Eigen::VectorXd error_sums = magnitudes.transpose() * query_error;      // [dv]
+      const Eigen::VectorXd from_state = in.state.cwiseAbs().transpose() * output_error;  // [dv]
       const GlaHeadMagnitudes sums{.qk = in.q.cwiseAbs().dot(in.k.cwiseAbs()),
                                    .q = in.q.cwiseAbs().sum()};
       for (std::int64_t j = 0; j < e.dv; ++j) {
-        o.bound[static_cast<std::size_t>(head * e.dv + j)] = gla_output_bound(
-            bound, scale, {.state = state_sums[j], .query_error = error_sums[j]}, sums, in.v[j]);
+        o.bound[static_cast<std::size_t>(head * e.dv + j)] =
+            gla_output_bound(bound, scale, from_state[j], sums, in.v[j]);
       }
     }
   });
