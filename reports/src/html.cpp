@@ -163,9 +163,9 @@ class HtmlReport {
     open_section("findings", "Findings");
     for (const auto& finding : record_.verdict.findings) {
       const Safe severity = escaped(core::name_of(finding.severity));
-      out_.put("<article class=\"finding ", severity, "\">\n<h3>", escaped(core::name_of(finding.finding)),
-               " <span class=\"sev ", severity, "\">", severity, "</span></h3>\n");
-      if (!finding.headline.empty()) {
+      out_.put("<article class=\"finding s-", severity, "\">\n<h3>",
+               escaped(core::name_of(finding.finding)), " <span class=\"sev\">", severity, "</span></h3>\n");
+      if (!finding.headline.empty() && finding.headline != headline_of(record_)) {
         out_.put("<p>", escaped(finding.headline), "</p>\n");
       }
       bullets(finding.evidence, false);
@@ -420,7 +420,13 @@ class HtmlReport {
     }
     out_.put("<div class=\"maps\">\n");
     for (const auto& map : maps_) {
-      out_.put("<figure>\n<figcaption><strong>", escaped(map.output), "</strong> <span class=\"label\">",
+      const bool numeric = map.down * map.across <= kNumericCells && map.bin_down * map.bin_across == 1;
+      if (numeric) {
+        out_.put("<figure>");
+      } else {
+        out_.put("<figure class=\"drawn\">");
+      }
+      out_.put("\n<figcaption><strong>", escaped(map.output), "</strong> <span class=\"label\">",
                escaped(std::string(core::name_of(map.dtype)) + ", " + map_description(map)));
       if (!map.scope.empty()) {
         out_.put(" (", escaped(map.scope), ")");
@@ -430,7 +436,7 @@ class HtmlReport {
                  escaped(bound_text(map.worst_ratio)));
       }
       out_.put("</span></figcaption>\n");
-      if (map.down * map.across <= kNumericCells && map.bin_down * map.bin_across == 1) {
+      if (numeric) {
         numeric_map(map);
       } else if (map.failed()) {
         drawn_map(map);
@@ -456,10 +462,10 @@ class HtmlReport {
     if (size < 2 || size > kMatrixTiles) {
       return;
     }
-    out_.put("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Provenance matrix of ",
-             escaped(output), "\"><table class=\"tiles matrix\"><caption>", escaped(output),
-             " <small>row: the wrong tile; column: the tile whose data it held</small></caption>",
-             "<thead><tr><td class=\"none\"></td>");
+    out_.put("<figure><figcaption><strong>", escaped(output), "</strong> <span class=\"label\">row: the wrong tile; ",
+             "column: the tile whose data it held</span></figcaption>\n",
+             "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Provenance matrix of ",
+             escaped(output), "\"><table class=\"tiles matrix\"><thead><tr><td class=\"none\"></td>");
     for (std::int64_t source = 0; source < size; ++source) {
       out_.put("<th scope=\"col\">tile ", number(source), "</th>");
     }
@@ -486,7 +492,7 @@ class HtmlReport {
       }
       out_.put("</tr>");
     }
-    out_.put("</tbody></table></div>\n");
+    out_.put("</tbody></table></div></figure>\n");
   }
 
   void provenance() {
@@ -609,11 +615,11 @@ class HtmlReport {
         out_.put("<span class=\"note\">", escaped(count_text(result.abnormal)),
                  " ended by deadlock, fault or time-out</span>");
       }
-      out_.put("</th><td role=\"cell\" class=\"num\" data-label=\"failed\">",
+      out_.put("</th><td role=\"cell\" class=\"num count\" data-label=\"failed\">",
                escaped(count_text(result.failed) + " of " + count_text(result.trials)), "</td>");
       if (any_raced) {
-        out_.put("<td role=\"cell\" class=\"num\" data-label=\"raced\">", escaped(count_text(result.raced)),
-                 "</td><td role=\"cell\" class=\"num\" data-label=\"wrong values\">",
+        out_.put("<td role=\"cell\" class=\"num raced\" data-label=\"raced\">", escaped(count_text(result.raced)),
+                 "</td><td role=\"cell\" class=\"num wrong\" data-label=\"wrong values\">",
                  escaped(count_text(result.wrong_values)), "</td>");
       }
       if (failed) {
@@ -724,7 +730,7 @@ class HtmlReport {
     for (std::size_t i = 0; i < record_.bench.size();) {
       const std::string& problem = record_.bench[i].problem;
       out_.put("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Timing of ", escaped(problem),
-               "\"><table class=\"wide\"><caption class=\"mono\">", escaped(problem),
+               "\"><table class=\"wide timing\"><caption class=\"mono\">", escaped(problem),
                "</caption><thead><tr><th scope=\"col\">program</th><th scope=\"col\" class=\"num\">graph us</th>",
                "<th scope=\"col\" class=\"num\">spread</th><th scope=\"col\" class=\"num\">event us</th>",
                "<th scope=\"col\" class=\"num\">spread</th><th scope=\"col\" class=\"num\">TB/s</th>",

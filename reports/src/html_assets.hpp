@@ -26,7 +26,7 @@ h2 small,h3 small,caption small{font-weight:400;color:var(--muted);font-size:.86
 h3{font-size:1rem;font-weight:600;line-height:1.4}
 h4{font-size:.867rem;font-weight:600}
 a{color:var(--accent)}
-section{padding:1.5rem 0 0}
+section{padding:1.25rem 0 0}
 section>h2{border-top:1px solid var(--line);padding-top:1.25rem}
 .skip{position:absolute;left:-999px}
 .skip:focus{left:1rem;top:.5rem;background:var(--bg);padding:.25rem .5rem}
@@ -50,11 +50,12 @@ button{font:inherit;font-size:.867rem;color:var(--text);background:var(--bg);bor
 border-radius:5px;padding:.15rem .7rem;min-width:4.5rem;cursor:pointer}
 button:hover{border-color:var(--accent)}
 .finding{border-left:3px solid var(--muted);padding:.1rem 0 .1rem .9rem;margin-bottom:1.25rem;max-width:60rem}
-.finding.error{border-color:var(--fail)}.finding.warning{border-color:var(--warn)}
+.finding.s-error{border-color:var(--fail)}.finding.s-warning{border-color:var(--warn)}
 .finding ul,.plain{padding-left:1.1rem;margin:.4rem 0}
 .finding li,.plain li{margin:.2rem 0;overflow-wrap:anywhere}
 .finding h3,.finding p{overflow-wrap:anywhere}
-.sev{font-weight:600}.sev.error{color:var(--fail)}.sev.warning{color:var(--warn)}.sev.note{color:var(--muted)}
+.sev{font-weight:600;margin-left:.25rem}.s-error .sev{color:var(--fail)}.s-warning .sev{color:var(--warn)}
+.s-note .sev{color:var(--muted)}
 .label{color:var(--muted)}
 .race{border:1px solid var(--line);border-radius:8px;padding:.9rem 1rem 1rem;margin-bottom:1rem}
 .race h3,.race p{overflow-wrap:anywhere}
@@ -70,7 +71,8 @@ pre .row{display:block;padding:0 .75rem;white-space:pre}
 pre .row.marked{background:var(--mark);box-shadow:inset 3px 0 var(--warn)}
 pre .n{display:inline-block;min-width:3.2em;padding-right:1em;text-align:right;color:var(--muted);user-select:none}
 .marked .n{color:var(--text);font-weight:700}
-.scroll{overflow-x:auto}
+.scroll{overflow-x:auto}.scroll+.scroll{margin-top:1.25rem}
+.timing th[scope=row]{width:30%}
 table{border-collapse:collapse;font-size:.933rem}
 table.wide{width:100%}
 caption{text-align:left;padding:0 0 .4rem;font-weight:600}
@@ -80,16 +82,16 @@ tbody tr+tr>*{border-top:1px solid var(--line)}
 tbody th{font-weight:400}
 .num{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 .bad{color:var(--fail);font-weight:600}.good{color:var(--pass)}.warn{color:var(--warn)}.muted{color:var(--muted)}
-.note{color:var(--muted);font-size:.867rem;display:block}
+.note{color:var(--muted);font-size:.867rem;display:block}.note.warn{color:var(--warn)}
 .maps{display:flex;flex-wrap:wrap;gap:1.5rem 2.5rem;align-items:flex-start}
-figure{min-width:0;max-width:100%}
+figure{min-width:0;max-width:100%}figure.drawn{flex:1 1 100%}
 figcaption{margin-bottom:.5rem;max-width:46rem}
 .tiles{border-collapse:separate;border-spacing:3px;margin-left:-3px}
 .tiles th{font-size:.867rem;color:var(--muted);font-weight:500;padding:.15rem .6rem .15rem 0;border:0}
 .tiles td{border:0!important;border-radius:5px;padding:.4rem .7rem;min-width:6.2rem;font-variant-numeric:tabular-nums}
 .tiles tr>*{border:0!important}
 .tiles td b{display:block;font-weight:500;font-size:.8rem}
-.tiles td span{font-weight:600}
+.tiles td span{font-weight:600;white-space:nowrap}
 .h0{background:var(--h0);color:var(--h0t);fill:var(--h0)}
 .h1{background:var(--h1);color:var(--ht);fill:var(--h1)}
 .h2{background:var(--h2);color:var(--ht);fill:var(--h2)}
@@ -98,7 +100,7 @@ figcaption{margin-bottom:.5rem;max-width:46rem}
 .none{background:none}
 .legend{display:flex;flex-wrap:wrap;gap:.35rem;list-style:none;padding:0;margin:.2rem 0 1rem;font-size:.8rem}
 .legend li{padding:.05rem .6rem;border-radius:4px}
-svg.map{display:block;min-width:36rem;width:100%;max-width:46rem;height:auto}
+svg.map{display:block;min-width:36rem;width:100%;max-width:60rem;height:auto}
 svg.map text{font-size:9px;fill:var(--muted)}
 svg.map rect:hover{stroke:var(--text)}
 details{margin-top:.6rem}
@@ -107,7 +109,8 @@ summary{cursor:pointer;color:var(--accent);font-size:.933rem}
 .matrix td{padding:.3rem .5rem}
 .bar{display:inline-block;vertical-align:-1px;width:5rem;height:.7rem;margin-left:.6rem}
 .bar rect{fill:var(--h0)}.bar rect.v{fill:var(--accent)}.bar rect.over{fill:var(--fail)}
-.arms .chart{width:45%;padding:0 1.4rem}
+.arms tbody th{min-width:15rem}
+.arms .chart{width:38%;padding:0 1.4rem}
 .arms svg{display:block;width:100%;height:22px;overflow:visible}
 .arms thead svg{height:16px}
 .arms svg text{font-size:11px;fill:var(--muted)}
@@ -125,13 +128,17 @@ body{font-size:14.5px}main,footer{padding-left:.9rem;padding-right:.9rem}h1{font
 .arms caption{display:block}
 .arms thead th{position:absolute;left:-999px}
 .arms thead th.chart{position:static;display:block;border:0}
-.arms tr{display:grid;grid-template-columns:minmax(0,1fr) auto;padding:.35rem 0}
+.arms tr{display:grid;grid-template-columns:minmax(0,1fr) auto;padding:.35rem 0;gap:0 .75rem;
+grid-template-areas:"name rate" "count interval" "raced wrong" "chart chart"}
+.arms thead tr{display:block}
+.arms tbody th{grid-area:name;min-width:0}.arms .count{grid-area:count}.arms .raced{grid-area:raced}
+.arms .wrong{grid-area:wrong}.arms .rate{grid-area:rate}.arms .interval{grid-area:interval}
 .arms tbody tr+tr{border-top:1px solid var(--line)}
 .arms tr>*{border:0!important;padding:.05rem 0}
 .arms .num[data-label]::before{content:attr(data-label) " ";color:var(--muted);font-weight:400}
 .arms .num[data-label]{text-align:left}
 .arms .rate,.arms .interval{text-align:right}
-.arms .chart{grid-column:1/-1;width:auto;padding:.1rem 1.2rem}
+.arms td.chart{grid-area:chart}.arms .chart{width:auto;padding:.1rem 1.2rem}
 }
 @media print{:root{--bg:#fff;--surface:#f5f6f8;--text:#000;--muted:#444}body{font-size:10pt}
 nav,button,.skip{display:none!important}main,footer{max-width:none}

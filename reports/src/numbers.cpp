@@ -49,9 +49,13 @@ std::string percent_digits(double percent, Rounding rounding) {
 }  // namespace
 
 std::string count_text(std::uint64_t n) {
-  std::string digits = fmt::format("{}", n);
-  for (std::ptrdiff_t i = std::ssize(digits) - 3; i > 0; i -= 3) {
-    digits.insert(static_cast<std::size_t>(i), ",");
+  const std::string plain = fmt::format("{}", n);
+  std::string digits;
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    if (i > 0 && (plain.size() - i) % 3 == 0) {
+      digits.push_back(',');
+    }
+    digits.push_back(plain[i]);
   }
   return digits;
 }

@@ -87,11 +87,11 @@ class Report {
     Line line{{fmt::format(" {} ", outcome_text(verdict.outcome)), badge_of(verdict.outcome), true}};
     const bool passed = verdict.outcome == core::Outcome::pass;
     if (!verdict.findings.empty() && !passed) {
-      line.push_back({"  ", Style::plain, true});
+      line.push_back({" ", Style::plain, true});  // the badge ends in a blank of its own
       line.push_back({std::string(core::name_of(verdict.findings.front().finding)), Style::bold});
     }
     if (!record_.command.empty() || !record_.subject.empty()) {
-      line.push_back({"  ", Style::plain, true});
+      line.push_back({line.size() == 1 ? " " : "  ", Style::plain, true});
       line.push_back({record_.command + " " + subject_text(record_)});
     }
     if (!verdict.findings.empty() && passed) {
@@ -469,6 +469,7 @@ class Report {
     } else {
       cells[static_cast<std::size_t>(high)] = page_.glyph("\u2524", "|");
     }
+    cells.resize(static_cast<std::size_t>(high) + 1);
     return {{fmt::format("{}", fmt::join(cells, "")), failed ? Style::red : Style::green, true}};
   }
 

@@ -307,14 +307,14 @@ std::string RateAxis::description() const {
 }
 
 RateAxis rate_axis_of(const std::vector<core::ArmEvidence>& arms) {
-  double smallest_rate = 1.0, smallest_end = 1.0;
+  double smallest_rate = 0.0, smallest_end = 1.0;  // 0: nothing failed
   for (const auto& arm : arms) {
     if (!has_rate(arm)) {
       continue;
     }
     const double rate = static_cast<double>(arm.result.failed) / static_cast<double>(arm.result.trials);
     if (rate > 0.0) {
-      smallest_rate = std::min(smallest_rate, rate);
+      smallest_rate = smallest_rate > 0.0 ? std::min(smallest_rate, rate) : rate;
       smallest_end = std::min(smallest_end, arm.wilson95.low > 0.0 ? arm.wilson95.low : rate);
     } else {
       smallest_end = std::min(smallest_end, arm.upper95);

@@ -82,8 +82,8 @@ std::string buffer_text(const core::ProvenanceEvidence& row);
 /// Failing maps first, otherwise in the order of the record. No map has more than max_cells cells.
 std::vector<TileMap> tile_maps_of(const core::RunRecord& record, std::int64_t max_cells);
 
-/// The axis on which failure rates are drawn: linear when every rate that is not zero is at least 2 %, else
-/// logarithmic from a power of ten below all of them.
+/// The axis on which failure rates are drawn: linear when something failed and every rate that is not zero is at
+/// least 2 %, else logarithmic from a power of ten below all rates and bounds.
 struct RateAxis {
   bool logarithmic = false;
   double low = 0.0;                  ///< rate at the left end; 0 when linear

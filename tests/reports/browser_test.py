@@ -8,6 +8,7 @@ horizontal overflow, text contrast of at least 4.5:1, one h1, headings in order,
 Exit code 77, with the reason, when there is no Chromium.
 """
 import base64
+import fcntl
 import json
 import os
 import pathlib
@@ -97,13 +98,23 @@ class Browser:
     """Chromium with its DevTools on file descriptors 3 and 4: one JSON message each, ended by a zero byte."""
 
     def __init__(self, executable, profile):
-        to_browser, self._out = os.pipe()
-        self._in, from_browser = os.pipe()
+        # High numbers first, so that neither end lies where the other must go.
+        ends = [os.pipe(), os.pipe()]
+        to_browser, self._out = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in ends[0])
+        self._in, from_browser = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in ends[1])
+        for end in ends[0] + ends[1]:
+            os.close(end)
+
+        def place_descriptors():
+            os.dup2(to_browser, 3)
+            os.dup2(from_browser, 4)
+
         self._process = subprocess.Popen(
-            ["/bin/sh", "-c", f'exec "$0" "$@" 3<&{to_browser} 4>&{from_browser}', executable, "--headless",
-             "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars",
-             f"--user-data-dir={profile}", "--remote-debugging-pipe", "about:blank"],
-            pass_fds=(to_browser, from_browser), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            [executable, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+             "--no-first-run", "--hide-scrollbars", f"--user-data-dir={profile}",
+             "--remote-debugging-pipe", "about:blank"],
+            close_fds=False, preexec_fn=place_descriptors,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.close(to_browser)
         os.close(from_browser)
         self._buffer, self._next, self.events = b"", 0, []
@@ -131,11 +142,11 @@ class Browser:
                 return answer["result"]
             self.events.append(answer)
 
-    def wait_for(self, method):
-        while True:
-            for event in self.events:
-                if event.get("method") == method:
-                    return
+    def open(self, session, page):
+        """Returns when the page is loaded; `events` then holds what happened since."""
+        self.events = []
+        self.call("Page.navigate", session, url=page.as_uri())
+        while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self._read())
 
     def close(self):
@@ -152,9 +163,7 @@ def check(browser, session, page, width, scheme, shots):
                  deviceScaleFactor=1, mobile=width < 600)
     browser.call("Emulation.setEmulatedMedia", session,
                  features=[{"name": "prefers-color-scheme", "value": scheme}])
-    browser.events = []
-    browser.call("Page.navigate", session, url=page.as_uri())
-    browser.wait_for("Page.loadEventFired")
+    browser.open(session, page)
     answer = browser.call("Runtime.evaluate", session, expression=MEASURE)["result"]
     if "value" not in answer:
         return [f"cannot measure: {answer}"]
@@ -180,8 +189,7 @@ def check(browser, session, page, width, scheme, shots):
 
 def check_copy(browser, session, page):
     """The copy button is there, and says so when it was pressed."""
-    browser.call("Page.navigate", session, url=page.as_uri())
-    browser.wait_for("Page.loadEventFired")
+    browser.open(session, page)
     answer = browser.call(
         "Runtime.evaluate", session, awaitPromise=True, userGesture=True,
         expression="(async () => { const b = document.querySelector('button[data-copy]'); if (b.hidden) return 'hidden';"
