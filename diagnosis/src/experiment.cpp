@@ -18,10 +18,9 @@ bool fixed_inputs_ran(const Facts& facts) {
   });
 }
 
-bool memory_stress_ran(const Facts& facts) {
-  return std::any_of(facts.arms.begin(), facts.arms.end(), [](const core::ArmEvidence* arm) {
-    return arm->perturbation.co_resident == core::CoResident::memory_stress &&
-           arm->result.overlap_proven && arm->result.trials > 0;
+bool memory_stress_tried(const core::Evidence& evidence) {
+  return std::any_of(evidence.arms.begin(), evidence.arms.end(), [](const core::ArmEvidence& arm) {
+    return arm.perturbation.co_resident == core::CoResident::memory_stress;
   });
 }
 
@@ -95,7 +94,7 @@ std::optional<Experiment> next_experiment(const core::Evidence& evidence) {
     return std::nullopt;
   }
 
-  if (!evidence.backend_is_model && evidence.mode == "stress" && !memory_stress_ran(facts)) {
+  if (!evidence.backend_is_model && evidence.mode == "stress" && !memory_stress_tried(evidence)) {
     next.kind = Experiment::Kind::memory_stress;
     next.perturbation.name = "memory_stress";
     next.perturbation.co_resident = core::CoResident::memory_stress;

@@ -166,8 +166,9 @@ std::vector<std::string> timing_dependence(const Facts& facts) {
   if (strongest && facts.any_wrong() &&
       strongest->log_e >= std::log(20.0 * static_cast<double>(facts.arms.size()))) {
     sentences.push_back(fmt::format(
-        "paired by trial number with the unperturbed arm, '{}' failed alone in {} pairs and "
-        "'none' alone in {}: E = 10^{:.1f}, the failure rate DEPENDS on it (alpha 0.05 over {} "
+        "paired by trial number with the unperturbed arm of equal inputs, '{}' failed alone in {} "
+        "pairs and the other alone in {}: E = 10^{:.1f}, the failure rate DEPENDS on it (alpha "
+        "0.05 over {} "
         "arms)",
         arm_name(*strongest), count(strongest->failed_here_only),
         count(strongest->failed_there_only), strongest->log_e / std::log(10.0), facts.arms.size()));

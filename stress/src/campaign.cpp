@@ -106,15 +106,22 @@ void pair_with_baseline(core::ArmEvidence& arm, const core::ArmEvidence& baselin
                   : paired_log_e(arm.failed_here_only, arm.failed_there_only);
 }
 
+/// Arms with one input set are compared with "none", arms with new inputs every trial with
+/// "fresh_inputs": trial i then has the same inputs and the same poison in both, and only the
+/// perturbation differs.
 void pair_arms(core::Evidence& evidence) {
-  const auto none =
-      std::find_if(evidence.arms.begin(), evidence.arms.end(), [](const core::ArmEvidence& arm) {
-        return arm.perturbation.name == "none" && !arm.result.skipped;
-      });
-  if (none == evidence.arms.end()) return;
-  const core::ArmEvidence baseline = *none;
-  for (core::ArmEvidence& arm : evidence.arms) {
-    if (&arm != &*none && !arm.result.skipped) pair_with_baseline(arm, baseline);
+  for (const bool fresh : {false, true}) {
+    const std::string name = fresh ? "fresh_inputs" : "none";
+    const auto unperturbed =
+        std::find_if(evidence.arms.begin(), evidence.arms.end(), [&](const core::ArmEvidence& arm) {
+          return arm.perturbation.name == name && !arm.result.skipped;
+        });
+    if (unperturbed == evidence.arms.end()) continue;
+    const core::ArmEvidence baseline = *unperturbed;
+    for (core::ArmEvidence& arm : evidence.arms) {
+      if (arm.perturbation.fresh_inputs != fresh || arm.result.skipped) continue;
+      if (arm.perturbation.name != name) pair_with_baseline(arm, baseline);
+    }
   }
 }
 

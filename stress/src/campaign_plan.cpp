@@ -173,7 +173,7 @@ std::string to_text(const CampaignPlan& plan) {
                         plan.rounds);
   }
   text += "Shown: failure rates with Wilson 95 % intervals; no failure: one-sided 95 % bound.\n"
-          "Claimed: a rate depends on an arm when the paired e-value against 'none' reaches "
+          "Claimed: a rate depends on an arm when its paired e-value reaches "
           "20 x the number of arms (alpha 0.05, valid at any stopping time).\n";
   return text;
 }

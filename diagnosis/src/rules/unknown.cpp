@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // unknown: wrong values that no rule explains well enough. Says so and names the best candidate.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "../words.hpp"
@@ -32,7 +34,14 @@ core::Finding unknown_finding(const Facts& facts, const core::Finding* rival) {
   } else {
     finding.runner_up_reason = "no rule fits at all";
   }
-  finding.advice = facts.configs.empty()
+  const bool sometimes =
+      std::any_of(facts.results.begin(), facts.results.end(), [](const core::TrialResult* r) {
+        return r->wrong_values > 0 && r->wrong_values < r->trials;
+      });
+  finding.advice = sometimes
+                       ? "Some trials pass and some fail: run `faultline stress` on this problem, "
+                         "which repeats one input set and tells data from timing."
+                   : facts.configs.empty()
                        ? "Run `faultline verify` on this subject: a sweep over configs and sizes "
                          "separates the causes that fail every time."
                        : "Widen the sweep: more configs, and sizes that are and are not multiples "
