@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "arm_plan.hpp"
+
+#include <faultline/core/errors.hpp>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace faultline::cuda {
+namespace {
+
+/// One input of 1 MiB, one output of 256 elements, `blocks` blocks a trial.
+core::TrialPlan make_plan(std::uint32_t blocks, std::uint32_t max_batch) {
+  core::TrialPlan plan;
+  plan.subject = "test";
+  plan.max_batch = max_batch;
+  plan.buffers.resize(2);
+  plan.buffers[0].name = "x";
+  plan.buffers[0].shape = {1 << 18};
+  plan.buffers[1].name = "y";
+  plan.buffers[1].shape = {256};
+  plan.buffers[1].role = core::BufferRole::output;
+  plan.buffers[1].tiles.rows = 256;
+  plan.buffers[1].tiles.tile_rows = 16;
+  plan.program = [blocks](std::uint32_t batch) {
+    core::LaunchOperation launch;
+    launch.grid[0] = blocks * batch;
+    core::Program program;
+    program.add(launch);
+    return program;
+  };
+  plan.reference = [](const std::vector<core::Tensor>&) {
+    return std::vector<core::ReferenceTensor>{};
+  };
+  plan.device_oracle = plan.program;
+  return plan;
+}
+
+const DeviceLimits kH200{132, std::uint64_t{140} << 30, 228 * 1024};
+
+ArmPlan planned(const core::TrialPlan& plan, std::uint64_t count, auto change) {
+  core::TrialRequest request;
+  request.count = count;
+  change(request.perturbation);
+  return plan_arm(plan, request, kH200);
+}
+
+TEST(ArmPlan, BatchReachesTheCtasPerSm) {
+  const core::TrialPlan plan = make_plan(8, 1000);
+  // ceil(3 * 132 / 8) = 50 trials make 400 blocks, at least 3 on each of 132 multiprocessors.
+  const ArmPlan arm = planned(plan, 1000, [](auto& p) { p.ctas_per_sm = 3.0; });
+  EXPECT_EQ(arm.batch, 50u);
+  EXPECT_EQ(arm.launches, 20u);
+  EXPECT_EQ(arm.note, "");
+}
+
+TEST(ArmPlan, BatchIsLimitedBySubjectAndCount) {
+  const ArmPlan limited = planned(make_plan(8, 16), 1000, [](auto& p) { p.ctas_per_sm = 3.0; });
+  EXPECT_EQ(limited.batch, 16u);
+  EXPECT_THAT(limited.note, testing::HasSubstr("50 trials in one grid"));
+  EXPECT_EQ(planned(make_plan(8, 16), 5, [](auto& p) { p.batch = 8; }).batch, 5u);
+}
+
+TEST(ArmPlan, TheLastLaunchMayBeSmaller) {
+  const ArmPlan arm = planned(make_plan(8, 64), 130, [](auto& p) { p.batch = 64; });
+  EXPECT_EQ(arm.launches, 3u);
+}
+
+TEST(ArmPlan, PoolRotatesAndFreshPoolMakesReferencesBeforehand) {
+  const ArmPlan fixed = planned(make_plan(8, 64), 100, [](auto& p) { p.pool_bytes = 512u << 20; });
+  EXPECT_EQ(fixed.input_sets, 512u);
+  EXPECT_FALSE(fixed.oracle_per_launch);
+  EXPECT_FALSE(fixed.references_per_set);
+  const ArmPlan fresh = planned(make_plan(8, 64), 100, [](auto& p) {
+    p.pool_bytes = 512u << 20;
+    p.fresh_inputs = true;
+  });
+  EXPECT_TRUE(fresh.references_per_set);
+  EXPECT_FALSE(fresh.oracle_per_launch);
+  const ArmPlan small = planned(make_plan(8, 64), 100, [](auto& p) { p.pool_bytes = 1000; });
+  EXPECT_EQ(small.input_sets, 1u);
+  EXPECT_THAT(small.note, testing::HasSubstr("nothing rotates"));
+}
+
+TEST(ArmPlan, PoolFitsIntoTheDevice) {
+  core::TrialRequest request;
+  request.count = 10;
+  request.perturbation.pool_bytes = std::uint64_t{1} << 40;
+  DeviceLimits small = kH200;
+  small.free_bytes = std::uint64_t{100} << 20;
+  const ArmPlan arm = plan_arm(make_plan(8, 1), request, small);
+  EXPECT_EQ(arm.input_sets, 80u);
+  EXPECT_THAT(arm.note, testing::HasSubstr("device memory"));
+}
+
+TEST(ArmPlan, GraphsHoldTheTrialsAskedFor) {
+  const ArmPlan arm = planned(make_plan(8, 64), 2000, [](auto& p) {
+    p.graph_trials = 500;
+    p.batch = 4;
+  });
+  EXPECT_EQ(arm.launches_per_graph, 125u);
+  const ArmPlan windows = planned(make_plan(8, 64), 2000, [](auto& p) {
+    p.graph_trials = 500;
+    p.pool_bytes = 100u << 20;
+  });
+  EXPECT_EQ(windows.launches_per_graph, 100u);  // one window of the pool's sets
+}
+
+TEST(ArmPlan, WhatCannotBeCapturedIsSkippedWithTheReason) {
+  core::TrialPlan plan = make_plan(8, 1);
+  plan.program = [](std::uint32_t) {
+    core::Program program;
+    program.add(core::LaunchOperation{});
+    program.add(core::HostStepOperation{"step", [] {}});
+    return program;
+  };
+  const ArmPlan steps = planned(plan, 10, [](auto& p) { p.graph_trials = 5; });
+  EXPECT_TRUE(steps.skipped);
+  EXPECT_THAT(steps.note, testing::HasSubstr("host steps"));
+  core::TrialPlan no_oracle = make_plan(8, 1);
+  no_oracle.device_oracle = {};
+  const ArmPlan fresh = planned(no_oracle, 10, [](auto& p) {
+    p.graph_trials = 5;
+    p.fresh_inputs = true;
+  });
+  EXPECT_TRUE(fresh.skipped);
+  EXPECT_THAT(fresh.note, testing::HasSubstr("device oracle"));
+}
+
+TEST(ArmPlan, RefusesWhatWouldCompareNothing) {
+  const auto refused = [](const core::TrialPlan& plan, std::uint64_t count = 1) {
+    EXPECT_THROW(planned(plan, count, [](auto&) {}), core::UsageError);
+  };
+  refused(make_plan(8, 1), 0);
+  core::TrialPlan plan = make_plan(8, 1);
+  plan.buffers[1].shape = {0};
+  refused(plan);
+  plan = make_plan(8, 1);
+  plan.buffers.pop_back();
+  refused(plan);
+  plan = make_plan(8, 1);
+  plan.buffers[1].tiles.rows = 255;
+  refused(plan);
+  plan = make_plan(8, 1);
+  plan.reference = {};
+  plan.device_oracle = {};
+  refused(plan);
+}
+
+TEST(TimingPlan, ColdRotatesOverAtLeastThreeSetsAndSevenHundredMegabytes) {
+  EXPECT_EQ(timing_sets(2 << 20, true), 334u);
+  EXPECT_EQ(timing_sets(235'000'000, true), 3u);
+  EXPECT_EQ(timing_sets(822'000'000, true), 3u);
+  EXPECT_EQ(timing_sets(2 << 20, false), 1u);
+  EXPECT_EQ(timing_launches(334, 2 << 20), 334u);
+  EXPECT_EQ(timing_launches(3, 235'000'000) % 3, 0u);
+  EXPECT_GE(timing_launches(3, 235'000'000), 37u);
+}
+
+}  // namespace
+}  // namespace faultline::cuda
