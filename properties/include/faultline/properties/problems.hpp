@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Problems of any registered subject, drawn from its own domain.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "faultline/kernels/subject.hpp"
+#include "faultline/properties/value_domain.hpp"
+
+namespace faultline::properties {
+
+/// How far one integer parameter goes, and whose edges it is drawn from.
+struct ParameterLimit {
+  std::string name;
+  std::int64_t maximum = 1;
+  std::vector<std::int64_t> tiles{};
+};
+
+/// The part of a subject's problem domain that is drawn.
+struct ProblemLimits {
+  /// Integer parameters not listed go up to their default, with the powers of two as tiles.
+  std::vector<ParameterLimit> parameters{};
+  /// Subject::traffic_bytes of a problem is at most this.
+  double traffic_bytes = 192.0 * 1024.0;
+  /// dtype parameters: only these; empty: all of the domain.
+  std::vector<core::Dtype> dtypes{};
+};
+
+/// Limits at which one trial costs the simulator milliseconds, with the tile lengths that the
+/// subject's kernels are built for. Subjects that this library does not know get the default.
+ProblemLimits simulator_limits(const kernels::Subject& subject);
+
+/// Problems of the subject inside its domain and the limits. Integers are drawn by tile_edges();
+/// where a problem is too large, integers are halved, in a drawn order, until it is not. Prints as
+/// the problem line. Shrinks one parameter at a time: integers as smaller_values(), choices and
+/// dtypes towards the first one, reals towards a named value, then 1, then integers.
+/// The subject must outlive the domain.
+ValueDomain<core::Problem> problems(const kernels::Subject& subject, ProblemLimits limits);
+
+}  // namespace faultline::properties

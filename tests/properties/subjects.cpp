@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "subjects.hpp"
+
+#include <memory>
+
+#include "faultline/core/errors.hpp"
+#include "faultline/simulator/simulator_backend.hpp"
+
+namespace faultline::properties {
+
+const kernels::SubjectRegistry& subjects() {
+  static const kernels::SubjectRegistry registry = [] {
+    kernels::SubjectRegistry all;
+    kernels::register_builtin_subjects(all);
+    return all;
+  }();
+  return registry;
+}
+
+core::Backend& simulator() {
+  static const std::unique_ptr<core::Backend> backend = simulator::make_simulator_backend();
+  return *backend;
+}
+
+core::TrialPlan plan_of(const Case& c, const std::vector<core::Assignment::Value>& changed) {
+  const kernels::Subject& subject = subjects().get(c.problem.subject);
+  core::Problem problem = c.problem;
+  for (const auto& [name, value] : changed) problem.values.set(name, value);
+  problem.values =
+      core::complete(subject.problem_domain, problem.values.values(), "problem of " + subject.name);
+  return subject.plan(problem, c.variant, c.config);
+}
+
+core::Tensor small_integers(const core::BufferSpec& buffer, std::uint64_t seed,
+                            std::uint32_t stream, float magnitude) {
+  core::Tensor tensor(buffer.dtype, buffer.shape);
+  core::generate_input({core::Distribution::small_int, magnitude, 0.0f}, seed, stream, tensor);
+  return tensor;
+}
+
+core::Tensor sum(const core::Tensor& a, const core::Tensor& b) {
+  core::Tensor result(a.dtype, a.shape);
+  for (std::int64_t i = 0; i < a.size(); ++i) result.set(i, a.at(i) + b.at(i));
+  return result;
+}
+
+core::Tensor part_of(const core::Tensor& whole, std::int64_t parts, std::int64_t index,
+                     const core::Shape& shape) {
+  core::Tensor part(whole.dtype, shape);
+  const auto bytes = static_cast<std::ptrdiff_t>(whole.bytes.size()) / parts;
+  if (static_cast<std::ptrdiff_t>(part.bytes.size()) != bytes) {
+    throw core::UsageError("a part of " + core::to_string(whole.shape) + " is no " +
+                           core::to_string(shape));
+  }
+  const auto begin = whole.bytes.begin() + index * bytes;
+  part.bytes.assign(begin, begin + bytes);
+  return part;
+}
+
+}  // namespace faultline::properties

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The built-in subjects and one simulator for all properties of this executable.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "faultline/core/backend.hpp"
+#include "faultline/kernels/subject.hpp"
+#include "faultline/properties/cases.hpp"
+
+namespace faultline::properties {
+
+const kernels::SubjectRegistry& subjects();
+core::Backend& simulator();
+
+/// The plan of a case, with some of its problem's values replaced.
+core::TrialPlan plan_of(const Case& c, const std::vector<core::Assignment::Value>& changed = {});
+
+/// Small integers in [-magnitude, magnitude], one independent tensor per `stream`.
+core::Tensor small_integers(const core::BufferSpec& buffer, std::uint64_t seed,
+                            std::uint32_t stream, float magnitude = 1.0f);
+
+/// a + b element by element; exact when the sums are numbers of the dtype.
+core::Tensor sum(const core::Tensor& a, const core::Tensor& b);
+
+/// Part `index` of `parts` equal ones of a tensor, in memory order, with shape `shape`.
+core::Tensor part_of(const core::Tensor& whole, std::int64_t parts, std::int64_t index,
+                     const core::Shape& shape);
+
+}  // namespace faultline::properties
