@@ -18,9 +18,11 @@ std::optional<core::Finding> find_uninitialised(const Facts& facts) {
   finding.confidence = 0.0;
 
   const auto& shape = facts.evidence.error_shape;
-  if (shape && shape->other_poison_pairs > 0 && shape->same_poison_differing == 0 &&
-      shape->other_poison_differing == shape->other_poison_pairs) {
-    finding.confidence = shape->same_poison_pairs > 0 ? 0.93 : 0.6;
+  // Two poisons that are NaN may well give the same NaN: not every pair has to differ. Equal poison
+  // and equal inputs must never differ, and some pairs are needed to say so.
+  if (shape && shape->other_poison_differing > 0 && shape->same_poison_differing == 0 &&
+      shape->same_poison_pairs >= 3) {
+    finding.confidence = 0.93;
     finding.evidence.push_back(fmt::format(
         "with equal inputs, {} of failing trials with another poison gave other bits, and {} of {} "
         "with the same poison did",

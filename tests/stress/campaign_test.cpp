@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <atomic>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "faultline/core/token.hpp"
+#include "faultline/diagnosis/diagnose.hpp"
+#include "faultline/stress/campaign.hpp"
+#include "faultline/stress/race.hpp"
+#include "faultline/stress/replay.hpp"
+#include "toy.hpp"
+
+namespace faultline::test {
+namespace {
+
+using core::FindingClass;
+using core::Outcome;
+using testing::HasSubstr;
+
+/// Pass 2's tile 1 arrives before pass 1's tile 3, which uses the same buffer: in some trials only.
+void late_copy(const core::TrialRequest& request, std::uint64_t trial, const core::Tensor& x,
+               core::Tensor& y) {
+  right(request, trial, x, y);
+  const bool disturbed = request.perturbation.pool_bytes > 0 || request.perturbation.flush_l2 ||
+                         request.perturbation.co_resident == core::CoResident::memory_stress;
+  if (disturbed && core::mix64(trial) % 5 == 0) move_tile(x, y, 1, 3);
+}
+
+struct CampaignTest : testing::Test {
+  kernels::Subject subject = toy_subject();
+  kernels::ResolvedTrial trial = toy_trial(subject);
+
+  core::Evidence run(ToyBackend& backend, std::uint64_t trials,
+                     const stress::RunOptions& options = {}) {
+    const stress::CampaignPlan plan =
+        stress::default_plan(backend.info(), trial.plan, {.trials = trials, .seed = 7});
+    return stress::run_campaign(backend, trial, plan, options);
+  }
+};
+
+TEST_F(CampaignTest, ARightKernelPassesOnEitherBackend) {
+  for (const bool model : {false, true}) {
+    ToyBackend backend(model);
+    const core::Evidence evidence = run(backend, 60);
+    const core::Verdict verdict = diagnosis::diagnose(evidence);
+    EXPECT_EQ(verdict.outcome, Outcome::pass) << verdict.summary;
+    ASSERT_TRUE(evidence.repeat.has_value());
+    EXPECT_EQ(evidence.repeat->distinct, 1u);
+    EXPECT_FALSE(evidence.error_shape.has_value());
+  }
+}
+
+TEST_F(CampaignTest, ALateCopyIsARaceWithTheTilesNamed) {
+  ToyBackend backend(false, late_copy);
+  const core::Evidence evidence = run(backend, 800);
+  ASSERT_EQ(evidence.provenance.size(), 1u);
+  EXPECT_EQ(evidence.provenance[0].destination, 1);
+  EXPECT_EQ(evidence.provenance[0].source, 3);
+  EXPECT_EQ(evidence.provenance[0].matched, evidence.provenance[0].wrong);
+  EXPECT_EQ(evidence.provenance[0].pipeline_depth, 2);
+
+  const core::Verdict verdict = diagnosis::diagnose(evidence);
+  EXPECT_EQ(verdict.outcome, Outcome::fail);
+  ASSERT_EQ(verdict.findings[0].finding, FindingClass::race_async) << verdict.summary;
+  EXPECT_THAT(verdict.findings[0].evidence[0],
+              HasSubstr("y tile 1 held the data of tile 3 in 100 %"));
+}
+
+TEST_F(CampaignTest, BlocksOfAnArmAddUpAndTakeTurns) {
+  ToyBackend backend(false, late_copy);
+  const core::Evidence evidence = run(backend, 803);
+  EXPECT_EQ(backend.requests[0].perturbation.name, "memory_stress");
+  EXPECT_EQ(backend.requests[1].perturbation.name, "flush_l2");
+  for (const core::ArmEvidence& arm : evidence.arms) {
+    EXPECT_EQ(arm.result.trials, 803u) << arm.perturbation.name;
+    EXPECT_EQ(arm.result.failures.size(), arm.result.failed);
+    EXPECT_LE(arm.wilson95.low, arm.wilson95.high);
+  }
+}
+
+TEST_F(CampaignTest, ArmsArePairedWithTheUnperturbedOneByTrialNumber) {
+  ToyBackend backend(false, late_copy);
+  const core::Evidence evidence = run(backend, 200);
+  for (const core::ArmEvidence& arm : evidence.arms) {
+    EXPECT_EQ(arm.failed_here_only, arm.result.failed) << arm.perturbation.name;
+    EXPECT_EQ(arm.failed_there_only, 0u);
+    if (arm.perturbation.name == "flush_l2") {
+      EXPECT_GT(arm.log_e, 10.0);
+    }
+    if (arm.perturbation.name == "none") {
+      EXPECT_EQ(arm.log_e, 0.0);
+    }
+  }
+}
+
+TEST_F(CampaignTest, AFailureThatDependsOnTheDataIsNotPairedWithOtherData) {
+  // Wrong for some inputs, whatever runs around it.
+  ToyBackend backend(false, [](const core::TrialRequest& request, std::uint64_t t,
+                               const core::Tensor& x, core::Tensor& y) {
+    right(request, t, x, y);
+    if (x.at(0) > 0.5) y.set(0, 1e3);
+  });
+  stress::CampaignPlan plan =
+      stress::default_plan(backend.info(), trial.plan, {.trials = 200, .seed = 7});
+  while (stress::make_inputs(trial.plan, {}, core::trial_seed(plan.seed, 0))[0].at(0) > 0.5) {
+    ++plan.seed;
+  }
+  const core::Evidence evidence = stress::run_campaign(backend, trial, plan);
+  for (const core::ArmEvidence& arm : evidence.arms) {
+    EXPECT_EQ(arm.result.failed > 0, arm.perturbation.fresh_inputs);
+    EXPECT_EQ(arm.failed_here_only + arm.failed_there_only, 0u) << arm.perturbation.name;
+  }
+  const core::Verdict verdict = diagnosis::diagnose(evidence);
+  EXPECT_EQ(verdict.findings[0].finding, FindingClass::unknown) << verdict.summary;
+}
+
+TEST_F(CampaignTest, AnArmThatThrowsLosesNothingElse) {
+  ToyBackend backend(false);
+  backend.before = [](const core::TrialRequest& request) {
+    if (request.perturbation.name == "cold_pool_512mb") {
+      throw core::EnvironmentError("out of memory: 512 MB for the pool");
+    }
+    if (request.perturbation.name == "graph_hot") throw core::UnsupportedError("no graphs here");
+  };
+  const core::Evidence evidence = run(backend, 20);
+  std::size_t finished = 0;
+  for (const core::ArmEvidence& arm : evidence.arms) finished += arm.result.trials == 20 ? 1 : 0;
+  EXPECT_EQ(finished, evidence.arms.size() - 2);
+  const core::Verdict verdict = diagnosis::diagnose(evidence);
+  EXPECT_EQ(verdict.outcome, Outcome::error);
+  EXPECT_THAT(verdict.summary, HasSubstr("512 MB for the pool"));
+}
+
+TEST_F(CampaignTest, StopBringsBackWhatWasFinished) {
+  std::atomic<bool> stop{false};
+  ToyBackend backend(true);
+  stress::RunOptions options;
+  options.stop = &stop;
+  std::uint64_t last = 0;
+  options.progress = [&](const stress::Progress& progress) {
+    EXPECT_GE(progress.done, last);
+    EXPECT_EQ(progress.total, 600u);
+    last = progress.done;
+    if (progress.done >= 70) stop = true;
+  };
+  const core::Evidence evidence = run(backend, 600, options);
+  EXPECT_TRUE(evidence.interrupted);
+  std::uint64_t trials = 0;
+  for (const core::ArmEvidence& arm : evidence.arms) trials += arm.result.trials;
+  EXPECT_EQ(trials, 70u);
+  EXPECT_EQ(diagnosis::diagnose(evidence).outcome, Outcome::inconclusive);
+}
+
+TEST_F(CampaignTest, TokensLeadBackToTheFirstFailingTrial) {
+  ToyBackend backend(false, late_copy);
+  const core::Evidence evidence = run(backend, 200);
+  for (const core::ArmEvidence& arm : evidence.arms) {
+    ASSERT_EQ(arm.token.empty(), arm.result.failed == 0);
+    if (arm.token.empty()) continue;
+    const core::TrialToken token = core::decode_token(arm.token);
+    EXPECT_EQ(token.trial, arm.result.first_failed_trial);
+    EXPECT_EQ(token.perturbation, arm.perturbation);
+    EXPECT_EQ(token.seed, 7u);
+    EXPECT_EQ(token.module_hash, "0123456789abcdef");
+  }
+}
+
+TEST_F(CampaignTest, ReadingPoisonIsUninitialisedNotARace) {
+  // The last row is added to what the output held before: NaN, a large number, NaN.
+  auto kernel = [](const core::TrialRequest& request, std::uint64_t t, const core::Tensor& x,
+                   core::Tensor& y) {
+    const core::Tensor before = y;
+    right(request, t, x, y);
+    for (std::int64_t i = y.size() - kCols; i < y.size(); ++i) {
+      y.set(i, 2 * x.at(i) + 0.5 * before.at(i));
+    }
+  };
+  ToyBackend backend(true, kernel);
+  const core::Verdict verdict = diagnosis::diagnose(run(backend, 240));
+  EXPECT_EQ(verdict.findings[0].finding, FindingClass::uninitialised) << verdict.summary;
+}
+
+TEST_F(CampaignTest, OnlyNewInputsEachTimeAsksForARepeatAndRunsIt) {
+  ToyBackend backend(false, late_copy);
+  stress::CampaignPlan plan;
+  plan.seed = 7;
+  stress::PlannedArm arm;
+  arm.perturbation.name = "flush_fresh";
+  arm.perturbation.flush_l2 = true;
+  arm.perturbation.fresh_inputs = true;
+  arm.trials = 100;
+  plan.arms = {arm};
+  const core::Evidence evidence = stress::run_campaign(backend, trial, plan);
+  ASSERT_EQ(evidence.arms.size(), 2u);
+  EXPECT_EQ(evidence.arms[1].perturbation.name, "flush_fresh_fixed");
+  EXPECT_FALSE(evidence.arms[1].perturbation.fresh_inputs);
+  EXPECT_THAT(evidence.arms[1].result.note, HasSubstr("repeating one input set"));
+}
+
+TEST_F(CampaignTest, RacesOfAllArmsAreMerged) {
+  ToyBackend backend(true);
+  backend.after = [](const core::TrialRequest& request, core::TrialResult& result) {
+    core::RaceReport race;
+    race.buffer = "stage";
+    race.first.where = {{"a.cu", 79, ""}};
+    race.second.where = {{"a.cu", 66, ""}};
+    race.second.instruction = "cp.async.bulk";
+    race.count = request.count;
+    result.races = {race};
+    result.raced = result.failed = result.trials;
+  };
+  const core::Evidence evidence = run(backend, 120);
+  ASSERT_EQ(evidence.races.size(), 1u);
+  EXPECT_EQ(evidence.races[0].count, 120u);
+  EXPECT_EQ(diagnosis::diagnose(evidence).findings[0].finding, FindingClass::race_async);
+}
+
+// --- race and replay ---
+
+TEST_F(CampaignTest, RaceNeedsTheSimulator) {
+  ToyBackend device(false), model(true);
+  EXPECT_THROW(stress::run_race(device, trial), core::UnsupportedError);
+  const core::Evidence evidence = stress::run_race(model, trial);
+  EXPECT_EQ(evidence.mode, "race");
+  EXPECT_EQ(evidence.arms.size(), 4u);
+  EXPECT_EQ(stress::run_race(model, trial, {.trials = 1, .run = {}}).arms.size(), 1u);
+}
+
+TEST(ReplaySeeds, GiveTheWantedInputsAtTrialZero) {
+  for (std::uint64_t seed : {0ull, 1ull, 7ull, 0xdeadbeefcafef00dull}) {
+    for (std::uint64_t trial : {0ull, 1ull, 99999ull}) {
+      const std::uint64_t inputs = core::trial_seed(seed, trial);
+      EXPECT_EQ(core::trial_seed(stress::seed_for_inputs(inputs), 0), inputs);
+    }
+  }
+}
+
+TEST_F(CampaignTest, ReplayRepeatsTheInputsOnADevice) {
+  kernels::SubjectRegistry registry;
+  registry.add(toy_subject());
+  core::TrialToken token;
+  token.backend = "cuda";
+  token.subject = "toy";
+  token.variant = "clean";
+  token.problem = "n=64";
+  token.config = "stages=1";
+  token.seed = 7;
+  token.trial = 41;
+  token.perturbation.fresh_inputs = true;
+  token.perturbation.flush_l2 = true;
+  token.module_hash = "0123456789abcdef";
+
+  std::set<std::uint64_t> seeds;
+  ToyBackend backend(false, late_copy);
+  backend.after = [&](const core::TrialRequest&, core::TrialResult& result) {
+    for (const core::FailedTrial& f : result.failures) seeds.insert(f.input_seed);
+  };
+  const stress::Replay replay =
+      stress::replay(backend, registry, token, {.repeats = 300, .run = {}});
+  EXPECT_TRUE(replay.warning.empty()) << replay.warning;
+  ASSERT_EQ(replay.evidence.arms.size(), 1u);
+  EXPECT_EQ(replay.evidence.arms[0].result.trials, 300u);
+  EXPECT_EQ(seeds, std::set<std::uint64_t>{core::trial_seed(7, 41)});
+
+  ToyBackend model(true);
+  EXPECT_THROW(stress::replay(model, registry, token), core::UsageError);
+  token.module_hash = "ffffffffffffffff";
+  EXPECT_THAT(stress::replay(backend, registry, token).warning, HasSubstr("kernel build"));
+}
+
+TEST_F(CampaignTest, ReplayOnTheSimulatorIsTheOneTrial) {
+  kernels::SubjectRegistry registry;
+  registry.add(toy_subject());
+  ToyBackend backend(true, [](const core::TrialRequest& request, std::uint64_t t,
+                              const core::Tensor& x, core::Tensor& y) {
+    right(request, t, x, y);
+    if (t == 13) move_tile(x, y, 0, 2);
+  });
+  core::TrialToken token;
+  token.backend = "simulator";
+  token.subject = "toy";
+  token.variant = "clean";
+  token.problem = "n=64";
+  token.config = "stages=1";
+  token.trial = 13;
+  const stress::Replay replay = stress::replay(backend, registry, token);
+  EXPECT_EQ(replay.evidence.arms[0].result.trials, 1u);
+  EXPECT_EQ(replay.evidence.arms[0].result.failed, 1u);
+  ASSERT_EQ(replay.evidence.provenance.size(), 1u);
+  EXPECT_EQ(replay.evidence.provenance[0].source, 2);
+}
+
+}  // namespace
+}  // namespace faultline::test

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "faultline/stress/campaign_plan.hpp"
+#include "toy.hpp"
+
+namespace faultline::test {
+namespace {
+
+using stress::default_plan;
+using stress::PlannedArm;
+using testing::HasSubstr;
+
+core::BackendInfo device() {
+  core::BackendInfo info;
+  info.name = "cuda";
+  return info;
+}
+
+core::BackendInfo model() {
+  core::BackendInfo info;
+  info.name = "simulator";
+  info.is_model = true;
+  return info;
+}
+
+const PlannedArm* find_arm(const stress::CampaignPlan& plan, const std::string& name) {
+  for (const PlannedArm& arm : plan.arms) {
+    if (arm.perturbation.name == name) return &arm;
+  }
+  return nullptr;
+}
+
+TEST(DevicePlan, HasEveryPromisedArmMostPowerfulFirst) {
+  const kernels::Subject subject = toy_subject();
+  const stress::CampaignPlan plan =
+      default_plan(device(), toy_trial(subject).plan, {.trials = 5000});
+  for (const char* name : {"none",
+                           "sync_each",
+                           "spin_1us",
+                           "spin_10us",
+                           "spin_100us",
+                           "spin_1ms",
+                           "sleep_1ms",
+                           "sleep_5ms",
+                           "reload_module",
+                           "cold_pool_20mb",
+                           "cold_pool_32mb",
+                           "cold_pool_512mb",
+                           "flush_l2",
+                           "memory_stress",
+                           "memory_stress_fresh",
+                           "memory_stress_cold",
+                           "compute_stress",
+                           "compute_stress_fresh",
+                           "compute_stress_cold",
+                           "one_cta_per_sm",
+                           "three_ctas_per_sm",
+                           "graph_hot",
+                           "graph_cold",
+                           "batched"}) {
+    EXPECT_NE(find_arm(plan, name), nullptr) << name;
+  }
+  std::vector<std::string> first;
+  for (int i = 0; i < 3; ++i)
+    first.push_back(plan.arms[static_cast<std::size_t>(i)].perturbation.name);
+  EXPECT_THAT(first, testing::ElementsAre("memory_stress", "flush_l2", "cold_pool_512mb"));
+  std::set<std::string> names;
+  for (const PlannedArm& arm : plan.arms) names.insert(arm.perturbation.name);
+  EXPECT_EQ(names.size(), plan.arms.size());
+  EXPECT_EQ(plan.race, core::RaceMode::off);
+}
+
+TEST(DevicePlan, WaitingArmsGetFewerTrialsAndSaySo) {
+  const kernels::Subject subject = toy_subject();
+  const core::TrialPlan trial = toy_trial(subject).plan;
+  stress::CampaignPlan plan = default_plan(device(), trial, {.trials = 5000});
+  EXPECT_EQ(find_arm(plan, "memory_stress")->trials, 5000u);
+  EXPECT_EQ(find_arm(plan, "spin_1ms")->trials, 5000u);
+  EXPECT_EQ(find_arm(plan, "sleep_5ms")->trials, 1000u);
+  EXPECT_THAT(stress::to_text(plan), HasSubstr("1000 trials only, which wait 5 s in all"));
+  plan = default_plan(device(), trial, {.trials = 3});
+  for (const PlannedArm& arm : plan.arms) EXPECT_EQ(arm.trials, 3u);
+}
+
+TEST(DevicePlan, SaysWhatItLeavesOut) {
+  const kernels::Subject subject = toy_subject();
+  core::TrialPlan trial = toy_trial(subject).plan;
+  trial.max_batch = 1;
+  trial.buffers[0].pooled = false;
+  const stress::CampaignPlan plan = default_plan(device(), trial, {});
+  EXPECT_EQ(find_arm(plan, "batched"), nullptr);
+  EXPECT_EQ(find_arm(plan, "graph_cold"), nullptr);
+  const std::string text = stress::to_text(plan);
+  EXPECT_THAT(text, HasSubstr("left out: batched: the subject runs one trial in a grid"));
+  EXPECT_THAT(text, HasSubstr("left out: graph_cold: the subject names no input"));
+}
+
+TEST(SimulatorPlan, SpreadsTheTotalOverPoliciesAndLateness) {
+  const kernels::Subject subject = toy_subject();
+  const core::TrialPlan trial = toy_trial(subject).plan;
+  for (std::uint64_t total : {1u, 5u, 12u, 2000u}) {
+    const stress::CampaignPlan plan = default_plan(model(), trial, {.trials = total});
+    EXPECT_EQ(plan.total_trials(), total);
+  }
+  const stress::CampaignPlan plan = default_plan(model(), trial, {});
+  EXPECT_EQ(plan.total_trials(), 2000u);
+  EXPECT_EQ(plan.arms.size(), 12u);
+  EXPECT_EQ(plan.race, core::RaceMode::strict);
+  EXPECT_TRUE(find_arm(plan, "round_robin_lazy")->perturbation.fresh_inputs);
+  EXPECT_FALSE(find_arm(plan, "random_random")->perturbation.fresh_inputs);
+}
+
+TEST(Plan, IsAPureFunction) {
+  const kernels::Subject subject = toy_subject();
+  const core::TrialPlan trial = toy_trial(subject).plan;
+  EXPECT_EQ(stress::to_text(default_plan(device(), trial, {})),
+            stress::to_text(default_plan(device(), trial, {})));
+}
+
+}  // namespace
+}  // namespace faultline::test

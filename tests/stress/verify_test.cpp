@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "faultline/core/token.hpp"
+#include "faultline/diagnosis/diagnose.hpp"
+#include "faultline/stress/verify.hpp"
+#include "toy.hpp"
+
+namespace faultline::test {
+namespace {
+
+using core::FindingClass;
+using core::Outcome;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+core::Problem problem(std::int64_t n) {
+  core::Problem p{"toy", {}};
+  p.values.set("n", n);
+  return p;
+}
+
+/// The toy kernel does not know its config; a wrapped plan hands it over through the seed-free path
+/// that a real kernel has: its own plan.
+struct VerifyTest : testing::Test {
+  kernels::Subject subject = toy_subject();
+  std::string running;  ///< "n=64 [stages=2]"
+
+  VerifyTest() {
+    subject.plan = [this](const core::Problem& p, const std::string& variant,
+                          const core::Config& config) {
+      running = p.values.line() + " [" + config.line() + "]";
+      return toy_plan(p, variant, config);
+    };
+  }
+
+  core::Evidence run(const ToyKernel& kernel, const std::vector<core::Problem>& problems,
+                     const stress::VerifyOptions& options = {}) {
+    ToyBackend backend(true, kernel);
+    return stress::run_verify(backend, subject, subject.variants[0], problems, options);
+  }
+};
+
+TEST_F(VerifyTest, ARightKernelPassesEveryCell) {
+  const core::Evidence evidence = run(right, {problem(64), problem(60)});
+  EXPECT_EQ(evidence.configs.size(), 6u);
+  EXPECT_THAT(evidence.null_outputs_accepted, IsEmpty());
+  const core::Verdict verdict = diagnosis::diagnose(evidence);
+  EXPECT_EQ(verdict.outcome, Outcome::pass) << verdict.summary;
+  EXPECT_THAT(verdict.summary, HasSubstr("2 problems x 3 configs"));
+}
+
+TEST_F(VerifyTest, TheSameErrorInEveryConfigIsAnOffset) {
+  const core::Evidence evidence = run(
+      [](const auto&, std::uint64_t, const core::Tensor& x, core::Tensor& y) {
+        for (std::int64_t i = 0; i < x.size(); ++i) y.set(i, 3 * x.at(i));
+      },
+      {problem(64)});
+  ASSERT_EQ(evidence.configs.size(), 3u);
+  EXPECT_GE(evidence.configs[0].error_sample.size(), 64u);
+  EXPECT_EQ(evidence.configs[0].error_sample, evidence.configs[2].error_sample);
+  EXPECT_EQ(diagnosis::diagnose(evidence).findings[0].finding, FindingClass::systematic_offset);
+  EXPECT_EQ(core::decode_token(evidence.configs[1].token).config, "stages=2");
+}
+
+TEST_F(VerifyTest, OneWrongConfigIsConfig) {
+  const core::Evidence evidence = run(
+      [this](const core::TrialRequest& request, std::uint64_t t, const core::Tensor& x,
+             core::Tensor& y) {
+        right(request, t, x, y);
+        if (running.find("stages=2") != std::string::npos) y.set(5, 1e3);
+      },
+      {problem(64), problem(60)});
+  const core::Verdict verdict = diagnosis::diagnose(evidence);
+  EXPECT_EQ(verdict.findings[0].finding, FindingClass::config) << verdict.summary;
+  EXPECT_THAT(verdict.summary, HasSubstr("stages=2"));
+}
+
+TEST_F(VerifyTest, WrongAtRaggedSizesOnlyIsTail) {
+  const core::Evidence evidence = run(
+      [this](const core::TrialRequest& request, std::uint64_t t, const core::Tensor& x,
+             core::Tensor& y) {
+        right(request, t, x, y);
+        if (running.find("n=60") != std::string::npos) y.set(5, 1e3);
+      },
+      {problem(64), problem(60)});
+  EXPECT_EQ(diagnosis::diagnose(evidence).findings[0].finding, FindingClass::tail);
+}
+
+TEST_F(VerifyTest, ATileThatIsNeverWrittenIsAMissedWrite) {
+  const core::Evidence evidence = run(
+      [](const auto&, std::uint64_t, const core::Tensor& x, core::Tensor& y) {
+        for (std::int64_t i = 0; i < x.size() - kTileRows * kCols; ++i) y.set(i, 2 * x.at(i));
+      },
+      {problem(64)});
+  EXPECT_EQ(diagnosis::diagnose(evidence).findings[0].finding, FindingClass::missed_write);
+}
+
+TEST_F(VerifyTest, ABoundThatAcceptsZerosIsVacuous) {
+  subject.plan = [](const core::Problem& p, const std::string& variant,
+                    const core::Config& config) {
+    core::TrialPlan plan = toy_plan(p, variant, config);
+    plan.reference = [inner = plan.reference](const std::vector<core::Tensor>& inputs) {
+      std::vector<core::ReferenceTensor> reference = inner(inputs);
+      for (double& bound : reference[0].bound) bound = 100.0;
+      return reference;
+    };
+    return plan;
+  };
+  const core::Evidence evidence = run(right, {problem(64)});
+  EXPECT_THAT(evidence.null_outputs_accepted, Contains("zeros (n=64)"));
+  EXPECT_THAT(evidence.null_outputs_accepted, Contains("the reference shuffled (n=64)"));
+  EXPECT_EQ(diagnosis::diagnose(evidence).outcome, Outcome::inconclusive);
+}
+
+TEST_F(VerifyTest, ARefusedConfigIsSkippedWithTheReason) {
+  subject.plan = [](const core::Problem& p, const std::string& variant,
+                    const core::Config& config) {
+    if (config.integer("stages") == 3) throw core::UsageError("stages=3 does not fit");
+    return toy_plan(p, variant, config);
+  };
+  const core::Evidence evidence = run(right, {problem(64)});
+  EXPECT_TRUE(evidence.configs[2].result.skipped);
+  const core::Verdict verdict = diagnosis::diagnose(evidence);
+  EXPECT_EQ(verdict.outcome, Outcome::pass);
+  EXPECT_THAT(verdict.summary, HasSubstr("1 skipped"));
+}
+
+}  // namespace
+}  // namespace faultline::test
