@@ -53,7 +53,7 @@ struct Device::Implementation {
     if (const auto it = globals.find(key); it != globals.end()) return it->second;
     for (const ptx::Variable& variable : module.implementation()->source.variables) {
       if (variable.name != name || variable.space == "shared") continue;
-      Allocation& allocation = memory.allocate(readable_name(name), variable.size);
+      Allocation& allocation = memory.allocate(readable_name(name), variable.size, true);
       globals[key] = allocation.base;
       std::memset(allocation.bytes, 0, variable.size);
       std::memcpy(allocation.bytes, variable.bytes.data(), std::min<std::size_t>(variable.bytes.size(), variable.size));
@@ -94,7 +94,12 @@ Device& Device::operator=(Device&&) noexcept = default;
 std::uint64_t Device::allocate(std::string name, std::size_t bytes) {
   return implementation_->memory.allocate(std::move(name), bytes).base;
 }
-void Device::release(std::uint64_t address) { implementation_->memory.release(address); }
+void Device::release(std::uint64_t address) {
+  if (const Allocation* allocation = implementation_->memory.find(address)) {
+    implementation_->detector.forget(allocation->id);
+  }
+  implementation_->memory.release(address);
+}
 
 void Device::write(std::uint64_t address, std::span<const std::byte> bytes) {
   if (bytes.empty()) return;

@@ -27,22 +27,29 @@ struct Allocation {
 
 class GlobalMemory {
  public:
-  // Addresses depend only on the sequence of calls: reports are the same on every machine.
-  Allocation& allocate(std::string name, std::uint64_t size) {
+  // Addresses depend only on what is allocated now: reports are the same on every machine and in
+  // every process. Variables of modules live apart from buffers.
+  Allocation& allocate(std::string name, std::uint64_t size, bool is_variable = false) {
+    std::uint64_t& next = is_variable ? next_variable_ : next_;
     auto allocation = std::make_unique<Allocation>();
-    allocation->base = next_;
+    allocation->base = next;
     allocation->size = size;
     allocation->name = std::move(name);
     allocation->id = next_id_++;
     allocation->storage = std::make_unique<std::uint8_t[]>(size + 64);
     const auto raw = reinterpret_cast<std::uintptr_t>(allocation->storage.get());
     allocation->bytes = allocation->storage.get() + ((64 - raw % 64) % 64);
-    next_ += (size + kGuard + 255) / 256 * 256;
-    allocations_.push_back(std::move(allocation));
-    return *allocations_.back();
+    next += extent(size);
+    const auto behind = std::upper_bound(allocations_.begin(), allocations_.end(), allocation->base,
+                                         [](std::uint64_t value, const auto& a) { return value < a->base; });
+    return **allocations_.insert(behind, std::move(allocation));
   }
   void release(std::uint64_t base) {
     std::erase_if(allocations_, [&](const auto& a) { return a->base == base; });
+    next_ = kGlobalBase;
+    for (const auto& a : allocations_) {
+      if (a->base < kVariableBase) next_ = a->base + extent(a->size);
+    }
   }
   Allocation* find(std::uint64_t address) const {
     auto it = std::upper_bound(allocations_.begin(), allocations_.end(), address,
@@ -68,8 +75,10 @@ class GlobalMemory {
 
  private:
   static constexpr std::uint64_t kGuard = 4096;
+  static std::uint64_t extent(std::uint64_t size) { return (size + kGuard + 255) / 256 * 256; }
   std::vector<std::unique_ptr<Allocation>> allocations_;  // by ascending base
   std::uint64_t next_ = kGlobalBase;
+  std::uint64_t next_variable_ = kVariableBase;
   std::uint32_t next_id_ = 1;
 };
 

@@ -23,6 +23,11 @@ class RaceDetector final : public Observer {
   RaceDetector() = default;
   // Forgets everything and watches one launch.
   void begin(std::shared_ptr<const Program> program, const LaunchGeometry& geometry, bool lenient);
+  // An allocation is gone: its shadow memory goes too.
+  void forget(std::uint32_t allocation) {
+    global_.erase(allocation);
+    last_allocation_ = nullptr;
+  }
   // Races grouped by kind and both instructions, in a fixed order.
   std::vector<core::RaceReport> finish();
 

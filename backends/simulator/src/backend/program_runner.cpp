@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/program_runner.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "faultline/core/errors.hpp"
+#include "faultline/core/generator.hpp"
+#include "faultline/simulator/tensor_map.hpp"
+
+namespace faultline::simulator {
+namespace {
+
+// The folder in front of the module's project-relative source paths, as nvcc saw it.
+std::string source_root(const core::Module& module) {
+  for (const auto& [path, text] : module.sources) {
+    const std::string tail = "/" + path + "\"";
+    const std::size_t at = module.ptx.find(tail);
+    if (path.empty() || at == std::string::npos) continue;
+    const std::size_t quote = module.ptx.rfind('"', at);
+    if (quote != std::string::npos) return module.ptx.substr(quote + 1, at - quote - 1);
+  }
+  return {};
+}
+
+std::uint64_t address_of(std::span<const core::BufferHandle> bindings, std::uint32_t buffer, std::uint64_t offset,
+                         std::uint64_t bytes, const char* what) {
+  if (buffer >= bindings.size()) {
+    throw core::UsageError(std::string(what) + " names buffer " + std::to_string(buffer) + ", and the program is bound to " +
+                           std::to_string(bindings.size()) + " buffers");
+  }
+  const core::BufferHandle& handle = bindings[buffer];
+  if (offset > handle.bytes || bytes > handle.bytes - offset) {
+    throw core::UsageError(std::string(what) + " reaches byte " + std::to_string(offset + bytes) + " of buffer " +
+                           std::to_string(buffer) + ", which has " + std::to_string(handle.bytes) + " bytes");
+  }
+  return handle.id + offset;
+}
+
+TensorMapBytes encode(const core::TensorMapArgument& argument, std::span<const core::BufferHandle> bindings) {
+  TensorMapSpec spec;
+  spec.address = address_of(bindings, argument.buffer, argument.byte_offset, 0, "a tensor map");
+  spec.element_bytes = static_cast<std::uint32_t>(core::size_of(argument.dtype));
+  spec.rank = argument.rank;
+  spec.dims = argument.dims;
+  spec.strides_bytes = argument.strides_bytes;
+  spec.box = argument.box;
+  spec.swizzle = static_cast<TensorMapSpec::Swizzle>(argument.swizzle);
+  return encode_tensor_map(spec);
+}
+
+bool same_site(const core::AccessSite& a, const core::AccessSite& b) {
+  return a.kernel == b.kernel && a.where == b.where && a.is_write == b.is_write && a.async_proxy == b.async_proxy;
+}
+bool same_race(const core::RaceReport& a, const core::RaceReport& b) {
+  return a.kind == b.kind && a.space == b.space && a.buffer == b.buffer && a.cross_cta == b.cross_cta &&
+         a.missing_proxy_fence == b.missing_proxy_fence && a.note_only == b.note_only && same_site(a.first, b.first) &&
+         same_site(a.second, b.second);
+}
+
+}  // namespace
+
+void merge_races(std::vector<core::RaceReport>& into, const std::vector<core::RaceReport>& from) {
+  for (const core::RaceReport& race : from) {
+    const auto it = std::find_if(into.begin(), into.end(), [&](const core::RaceReport& r) { return same_race(r, race); });
+    if (it == into.end()) {
+      into.push_back(race);
+      continue;
+    }
+    it->count += race.count;
+    it->byte_begin = std::min(it->byte_begin, race.byte_begin);
+    it->byte_end = std::max(it->byte_end, race.byte_end);
+  }
+}
+
+void merge_accesses(std::vector<core::AccessStatistics>& into, const std::vector<core::AccessStatistics>& from) {
+  for (const core::AccessStatistics& access : from) {
+    const auto it = std::find_if(into.begin(), into.end(), [&](const core::AccessStatistics& a) {
+      return a.where == access.where && a.instruction == access.instruction && a.space == access.space &&
+             a.is_write == access.is_write && a.lane_stride_bytes == access.lane_stride_bytes;
+    });
+    if (it == into.end()) {
+      into.push_back(access);
+      continue;
+    }
+    it->requests += access.requests;
+    it->sectors += access.sectors;
+    it->ideal_sectors += access.ideal_sectors;
+  }
+}
+
+const Module& ProgramRunner::module_for(const core::ModuleRef& module) {
+  if (module == nullptr) throw core::UsageError("a launch without a module");
+  const auto it = modules_.find(module.get());
+  if (it != modules_.end()) return it->second.second;
+  Module parsed = Module::parse(module->ptx, module->name, source_root(*module));
+  return modules_.emplace(module.get(), std::make_pair(module, std::move(parsed))).first->second.second;
+}
+
+void ProgramRunner::launch(const core::LaunchOperation& operation, std::span<const core::Argument> arguments,
+                           std::span<const core::BufferHandle> bindings, const RunSettings& settings,
+                           std::uint64_t ordinal, core::ExecutionReport& report) {
+  const Module& module = module_for(operation.module);
+  const std::vector<EntryParameter> parameters = module.parameters(operation.entry);
+  if (parameters.size() != arguments.size()) {
+    throw core::UsageError("launch of " + operation.entry + ": the kernel takes " + std::to_string(parameters.size()) +
+                           " parameters, got " + std::to_string(arguments.size()) + " arguments");
+  }
+  LaunchSpec spec{module, operation.entry, operation.grid, operation.block, operation.cluster, operation.dynamic_shared_bytes, {}};
+  spec.parameters.resize(module.parameter_bytes(operation.entry));
+  for (std::size_t k = 0; k < arguments.size(); ++k) {
+    std::byte* at = spec.parameters.data() + parameters[k].offset;
+    const auto place = [&](const void* bytes, std::size_t size) {
+      if (size != parameters[k].size) {
+        throw core::UsageError("launch of " + operation.entry + ": parameter " + std::to_string(k) + " has " +
+                               std::to_string(parameters[k].size) + " bytes, the argument " + std::to_string(size));
+      }
+      std::memcpy(at, bytes, size);
+    };
+    if (const auto* buffer = std::get_if<core::BufferArgument>(&arguments[k])) {
+      const std::uint64_t address = address_of(bindings, buffer->buffer, buffer->byte_offset, 0, "a launch argument");
+      place(&address, sizeof address);
+    } else if (const auto* scalar = std::get_if<core::ScalarArgument>(&arguments[k])) {
+      place(&scalar->bits, scalar->size);
+    } else {
+      const TensorMapBytes map = encode(std::get<core::TensorMapArgument>(arguments[k]), bindings);
+      place(map.data(), map.size());
+    }
+  }
+  Options options;
+  options.policy = settings.policy;
+  options.lateness = settings.lateness;
+  options.seed = ordinal == 0 ? settings.seed : core::mix64(settings.seed + ordinal);
+  options.race = settings.race;
+  options.step_budget = settings.step_budget;
+  options.pct_depth = settings.pct_depth;
+  options.access_statistics = settings.access_statistics;
+  LaunchReport launched = device_.launch(spec, options);
+  report.status = launched.status;
+  report.message = std::move(launched.message);
+  report.details = std::move(launched.details);
+  merge_races(report.races, launched.races);
+  merge_accesses(report.accesses, launched.accesses);
+  report.thread_instructions += launched.thread_instructions;
+  report.visible_steps += launched.visible_steps;
+}
+
+void ProgramRunner::execute(const core::Operation& operation, std::span<const core::BufferHandle> bindings,
+                            const RunSettings& settings, std::uint64_t& launches, const Graphs& graphs,
+                            core::ExecutionReport& report) {
+  if (const auto* what = std::get_if<core::LaunchOperation>(&operation.what)) {
+    launch(*what, what->arguments, bindings, settings, launches++, report);
+  } else if (const auto* what = std::get_if<core::CopyOperation>(&operation.what)) {
+    const std::uint64_t to = address_of(bindings, what->destination.buffer, what->destination.byte_offset, what->bytes, "a copy");
+    const std::uint64_t from = address_of(bindings, what->source.buffer, what->source.byte_offset, what->bytes, "a copy");
+    std::vector<std::byte> bytes(what->bytes);
+    device_.read(from, bytes);
+    device_.write(to, bytes);
+  } else if (const auto* what = std::get_if<core::FillOperation>(&operation.what)) {
+    device_.fill(address_of(bindings, what->destination.buffer, what->destination.byte_offset, what->bytes, "a fill"), what->bytes, what->word);
+  } else if (const auto* what = std::get_if<core::HostStepOperation>(&operation.what)) {
+    if (what->step) what->step();
+  } else if (const auto* what = std::get_if<core::ReplayOperation>(&operation.what)) {
+    const auto graph = graphs.find(what->graph);
+    if (graph == graphs.end()) throw core::UsageError("replay of graph " + std::to_string(what->graph) + ", which was never captured");
+    for (const core::Operation& captured : graph->second) {
+      const auto changed = std::find_if(what->changed_arguments.begin(), what->changed_arguments.end(),
+                                        [&](const auto& change) { return change.first == captured.id; });
+      const auto* inner = std::get_if<core::LaunchOperation>(&captured.what);
+      if (inner != nullptr && changed != what->changed_arguments.end()) {
+        launch(*inner, changed->second, bindings, settings, launches++, report);
+      } else {
+        execute(captured, bindings, settings, launches, graphs, report);
+      }
+      if (report.status != core::ExecutionStatus::completed) return;
+    }
+  }
+  // Events order streams; with one stream the issue order already does.
+}
+
+core::ExecutionReport ProgramRunner::run(const core::Program& program, std::span<const core::BufferHandle> bindings,
+                                         const RunSettings& settings) {
+  core::ExecutionReport report;
+  for (const core::Operation& operation : program.operations) {
+    if (operation.stream != program.operations.front().stream) {
+      report.status = core::ExecutionStatus::unsupported;
+      report.message = "program " + program.name + " uses several streams: the simulator runs one stream so far";
+      return report;
+    }
+  }
+  std::uint64_t launches = 0;
+  Graphs graphs;
+  std::vector<core::Operation>* capture = nullptr;
+  for (const core::Operation& operation : program.operations) {
+    if (const auto* begin = std::get_if<core::CaptureBeginOperation>(&operation.what)) {
+      capture = &(graphs[begin->graph] = {});
+    } else if (std::holds_alternative<core::CaptureEndOperation>(operation.what)) {
+      capture = nullptr;
+    } else if (capture != nullptr) {
+      capture->push_back(operation);
+    } else {
+      try {
+        execute(operation, bindings, settings, launches, graphs, report);
+      } catch (const ParseError& error) {
+        report.status = core::ExecutionStatus::unsupported;
+        report.message = error.what();
+      }
+    }
+    if (report.status != core::ExecutionStatus::completed) break;
+  }
+  return report;
+}
+
+}  // namespace faultline::simulator

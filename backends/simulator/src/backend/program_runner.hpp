@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// core::Program -> launches, copies and fills on a simulated device.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+
+#include "faultline/core/backend.hpp"
+#include "faultline/simulator/device.hpp"
+
+namespace faultline::simulator {
+
+struct RunSettings {
+  core::SchedulePolicy policy = core::SchedulePolicy::random;
+  core::CopyLateness lateness = core::CopyLateness::random;
+  std::uint64_t seed = 1;
+  core::RaceMode race = core::RaceMode::strict;
+  bool access_statistics = false;
+  std::uint64_t step_budget = 200'000'000;
+  std::uint32_t pct_depth = 3;
+};
+
+class ProgramRunner {
+ public:
+  explicit ProgramRunner(Device& device) : device_(device) {}
+
+  // Operations in issue order, each finished before the next starts. A program on several streams,
+  // whose operations could overlap on a device, is `unsupported`: it could not be judged honestly.
+  // Throws core::UsageError for programs that make no sense.
+  core::ExecutionReport run(const core::Program& program,
+                            std::span<const core::BufferHandle> bindings,
+                            const RunSettings& settings);
+
+ private:
+  using Graphs = std::map<std::uint32_t, std::vector<core::Operation>>;
+  const Module& module_for(const core::ModuleRef& module);
+  void launch(const core::LaunchOperation& operation, std::span<const core::Argument> arguments,
+              std::span<const core::BufferHandle> bindings, const RunSettings& settings,
+              std::uint64_t ordinal, core::ExecutionReport& report);
+  void execute(const core::Operation& operation, std::span<const core::BufferHandle> bindings,
+               const RunSettings& settings, std::uint64_t& launches, const Graphs& graphs,
+               core::ExecutionReport& report);
+
+  Device& device_;
+  // Keyed by identity; the reference keeps the key alive.
+  std::map<const core::Module*, std::pair<core::ModuleRef, Module>> modules_;
+};
+
+// Adds `from` to `into`: equal races (kind, buffer and both source positions) become one.
+void merge_races(std::vector<core::RaceReport>& into, const std::vector<core::RaceReport>& from);
+void merge_accesses(std::vector<core::AccessStatistics>& into,
+                    const std::vector<core::AccessStatistics>& from);
+
+}  // namespace faultline::simulator
