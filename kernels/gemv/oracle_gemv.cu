@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// y = A x and its error bounds in double on the device: the same values as reference::gemv, up to the
-// order of the sums.
+// y = A x and its error bounds in double on the device: the same values as reference::gemv, up to
+// the order of the sums.
 //
 //   A [n, k] row-major, x [k] of T      expected, bound [n] of double
 //   grid = n, block = 256 (a row per block)

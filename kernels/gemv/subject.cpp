@@ -42,9 +42,12 @@ struct VariantEntry {
 };
 
 std::vector<Tiling> register_tilings() {
-  return {{.rows = 1, .threads = 128, .in_flight = 4}, {.rows = 1, .threads = 128, .in_flight = 7},
-          {.rows = 1, .threads = 256, .in_flight = 4}, {.rows = 2, .threads = 64, .in_flight = 4},
-          {.rows = 4, .threads = 32, .in_flight = 4},  {.rows = 1, .threads = 32, .in_flight = 4},
+  return {{.rows = 1, .threads = 128, .in_flight = 4},
+          {.rows = 1, .threads = 128, .in_flight = 7},
+          {.rows = 1, .threads = 256, .in_flight = 4},
+          {.rows = 2, .threads = 64, .in_flight = 4},
+          {.rows = 4, .threads = 32, .in_flight = 4},
+          {.rows = 1, .threads = 32, .in_flight = 4},
           {.rows = 32, .threads = 32, .in_flight = 2},
           {.rows = 32, .threads = 32, .in_flight = 1, .vector = false}};
 }
@@ -174,8 +177,8 @@ core::Domain config_domain(const std::string& variant) {
   case Layout::shared_x:
     return {{rows, listed("tile_k", "elements of x staged at a time", &Tiling::tile_k)}};
   case Layout::pipelined: {
-    core::ParameterSpec stages = detail::integer_parameter(
-        "stages", "tiles of A held in shared memory", 1, 3, first.stages);
+    core::ParameterSpec stages =
+        detail::integer_parameter("stages", "tiles of A held in shared memory", 1, 3, first.stages);
     return {{std::move(stages), rows, threads,
              listed("tile_k", "columns of A per tile", &Tiling::tile_k)}};
   }
@@ -235,14 +238,12 @@ Tiling tiling_of(const std::string& variant, const core::Config& config) {
 }
 
 std::string entry_name(const VariantEntry& entry, const Tiling& t, Dtype dtype) {
-  const std::string head =
-      fmt::format("gemv_{}_{}", entry.variant.name, core::name_of(dtype));
+  const std::string head = fmt::format("gemv_{}_{}", entry.variant.name, core::name_of(dtype));
   switch (entry.layout) {
   case Layout::register_only:
     return t.vector ? fmt::format("{}_r{}_t{}_u{}", head, t.rows, t.threads, t.in_flight)
                     : fmt::format("{}_r{}_t{}_element", head, t.rows, t.threads);
-  case Layout::shared_x:
-    return fmt::format("{}_r{}_k{}", head, t.rows, t.tile_k);
+  case Layout::shared_x: return fmt::format("{}_r{}_k{}", head, t.rows, t.tile_k);
   case Layout::pipelined:
     return fmt::format("{}_s{}_r{}_t{}_k{}", head, t.stages, t.rows, t.threads, t.tile_k);
   }
@@ -252,17 +253,14 @@ std::string entry_name(const VariantEntry& entry, const Tiling& t, Dtype dtype) 
 core::ModuleRef module_of(Dtype dtype, bool mutant) {
   using namespace embedded;
   switch (dtype) {
-  case Dtype::f16:
-    return detail::cached_module(mutant ? gemv_f16_mutants() : gemv_f16());
-  case Dtype::bf16:
-    return detail::cached_module(mutant ? gemv_bf16_mutants() : gemv_bf16());
-  default:
-    return detail::cached_module(mutant ? gemv_f32_mutants() : gemv_f32());
+  case Dtype::f16: return detail::cached_module(mutant ? gemv_f16_mutants() : gemv_f16());
+  case Dtype::bf16: return detail::cached_module(mutant ? gemv_bf16_mutants() : gemv_bf16());
+  default: return detail::cached_module(mutant ? gemv_f32_mutants() : gemv_f32());
   }
 }
 
-/// Roundings on the longest path from a product to the stored sum: the fma chain of a thread, then the
-/// tree of a warp (5) and the serial sum over the warps of a row (the first addition is to zero).
+/// Roundings on the longest path from a product to the stored sum: the fma chain of a thread, the
+/// tree of a warp (5), the serial sum over a row's warps (whose first addition is to zero).
 /// The uncoalesced mutant sums all threads of a row serially.
 double chain_of(const VariantEntry& entry, const Tiling& t, std::int64_t k, Dtype dtype) {
   const std::int64_t chunk = chunk_of(dtype);
@@ -273,8 +271,8 @@ double chain_of(const VariantEntry& entry, const Tiling& t, std::int64_t k, Dtyp
   };
   const std::int64_t products =
       t.tile_k == 0 ? share(k) : k / t.tile_k * share(t.tile_k) + share(k % t.tile_k);
-  const std::int64_t sums = entry.variant.name == "uncoalesced" ? t.threads - 1
-                                                                : 5 + (t.threads / kWarp - 1);
+  const std::int64_t sums =
+      entry.variant.name == "uncoalesced" ? t.threads - 1 : 5 + (t.threads / kWarp - 1);
   return static_cast<double>(products + sums);
 }
 
@@ -284,10 +282,10 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
   const Tiling tiling = tiling_of(variant, config);
   const std::int64_t n = problem.values.integer("n"), k = problem.values.integer("k");
   const Dtype dtype = problem.values.dtype();
-  const reference::GemvBound bound = reference::gemv_bound(
-      {.chain = chain_of(entry, tiling, k, dtype),
-       .terms = static_cast<double>(k),
-       .mean_zero = problem.values.text("inputs") == "mean_zero"});
+  const reference::GemvBound bound =
+      reference::gemv_bound({.chain = chain_of(entry, tiling, k, dtype),
+                             .terms = static_cast<double>(k),
+                             .mean_zero = problem.values.text("inputs") == "mean_zero"});
 
   core::TrialPlan plan;
   plan.subject = problem.subject;
@@ -338,10 +336,10 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
     launch.entry = fmt::format("oracle_gemv_{}", core::name_of(dtype));
     launch.grid[0] = static_cast<std::uint32_t>(n);
     launch.block[0] = kOracleThreads;
-    launch.arguments = {core::BufferArgument{0},     core::BufferArgument{1},
-                        core::BufferArgument{3},     core::BufferArgument{4},
-                        core::scalar(k),             core::scalar(bound.relative),
-                        core::scalar(bound.absolute)};
+    launch.arguments = {
+        core::BufferArgument{0},     core::BufferArgument{1}, core::BufferArgument{3},
+        core::BufferArgument{4},     core::scalar(k),         core::scalar(bound.relative),
+        core::scalar(bound.absolute)};
     program.add(std::move(launch));
     return program;
   };
@@ -396,10 +394,9 @@ std::vector<core::Problem> verify_problems(bool small) {
   std::vector<core::Problem> problems;
   for (const char* dtype : {"f16", "bf16", "f32"}) {
     const auto add = [&](const std::array<std::int64_t, 2>& shape) {
-      problems.push_back(detail::make_problem("gemv", domain,
-                                              {{"n", std::to_string(shape[0])},
-                                               {"k", std::to_string(shape[1])},
-                                               {"dtype", dtype}}));
+      problems.push_back(detail::make_problem(
+          "gemv", domain,
+          {{"n", std::to_string(shape[0])}, {"k", std::to_string(shape[1])}, {"dtype", dtype}}));
     };
     for (const auto& shape : kSmall) {
       add(shape);
@@ -408,6 +405,22 @@ std::vector<core::Problem> verify_problems(bool small) {
       for (const auto& shape : kLarge) {
         add(shape);
       }
+    }
+  }
+  return problems;
+}
+
+std::vector<core::Problem> bench_problems() {
+  const core::Domain domain = problem_domain();
+  std::vector<core::Problem> problems;
+  for (const char* dtype : {"f16", "bf16"}) {
+    for (const auto& [n, k] : {std::pair{"7168", "16384"},
+                               {"18432", "7168"},
+                               {"28672", "8192"},
+                               {"57344", "7168"},
+                               {"1024", "1024"}}) {
+      problems.push_back(
+          detail::make_problem("gemv", domain, {{"n", n}, {"k", k}, {"dtype", dtype}}));
     }
   }
   return problems;
@@ -436,6 +449,7 @@ Subject make_subject() {
   subject.config_domain = config_domain;
   subject.configs = configs;
   subject.verify_problems = verify_problems;
+  subject.bench_problems = bench_problems;
   for (const VariantEntry& entry : variant_entries()) {
     subject.variants.push_back(entry.variant);
   }

@@ -83,7 +83,7 @@ __device__ __forceinline__ void oracle(Arguments<T> p, int dk, int dv, double sc
         const int i = first + r * kRowGroups;
         if (i < dk) state[r] = load_pair(p.state + base + static_cast<int64_t>(i) * dv);
       }
-      if (panel == 0 && first == y) {  // while the first loads are in flight: what depends on i alone
+      if (panel == 0 && first == y) {  // while the first loads are in flight: rows, head sums
         double q = 0.0, k = 0.0;
         if (tid < dk) {
           q = to_double(p.q[head * dk + tid]);
@@ -94,7 +94,7 @@ __device__ __forceinline__ void oracle(Arguments<T> p, int dk, int dv, double sc
         }
         const double qk_sum = warp_sum(fabs(q) * fabs(k)), q_sum = warp_sum(fabs(q));
         if (x == 0) of_warp[y] = {.qk = qk_sum, .q = q_sum};
-        __syncthreads();  // writers: the first dk threads (rows, q, k), lane 0 (of_warp); readers: all
+        __syncthreads();  // writers: the first dk threads (rows, q, k), lanes 0; readers: all
       }
       const double v0 = to_double(v.first), v1 = to_double(v.second);
 #pragma unroll

@@ -29,8 +29,17 @@ constexpr std::int64_t kPanelBytes = 128;
 
 /// Where buffers stand in the plan. Bindings of the oracle go on after them.
 enum Binding : std::uint32_t {
-  kQ, kK, kV, kGk, kState, kO, kNewState,
-  kExpectedO, kBoundO, kExpectedNewState, kBoundNewState
+  kQ,
+  kK,
+  kV,
+  kGk,
+  kState,
+  kO,
+  kNewState,
+  kExpectedO,
+  kBoundO,
+  kExpectedNewState,
+  kBoundNewState
 };
 
 enum class Consumer { serial, mma, scalar };
@@ -89,11 +98,13 @@ core::Domain config_domain(const std::string& variant) {
     return {};
   }
   return {{
-      detail::choice_parameter("copy", "how a state tile reaches shared memory: cp.async.bulk, or "
-                                       "cp.async.bulk.tensor with a 128-byte swizzle",
+      detail::choice_parameter("copy",
+                               "how a state tile reaches shared memory: cp.async.bulk, or "
+                               "cp.async.bulk.tensor with a 128-byte swizzle",
                                {"bulk", "tensor"}),
-      detail::choice_parameter("producer", "who fills q_tile and arrives: 128 threads, or one "
-                                           "thread that only copies",
+      detail::choice_parameter("producer",
+                               "who fills q_tile and arrives: 128 threads, or one "
+                               "thread that only copies",
                                {"warpgroup", "thread"}),
   }};
 }
@@ -125,7 +136,8 @@ Extents extents_of(const core::Problem& problem) {
 /// As the kernel gets it.
 float scale_of(const core::Problem& problem) {
   return problem.values.text("scale") == "auto"
-             ? static_cast<float>(1.0 / std::sqrt(static_cast<double>(problem.values.integer("dk"))))
+             ? static_cast<float>(1.0 /
+                                  std::sqrt(static_cast<double>(problem.values.integer("dk"))))
              : static_cast<float>(problem.values.real("scale"));
 }
 
@@ -137,12 +149,15 @@ Consumer consumer_of(const std::string& variant, Dtype dtype) {
   return scalar || dtype == Dtype::f32 ? Consumer::scalar : Consumer::mma;
 }
 
-/// Longest paths of fp32 roundings. From a product x_i S_ij to o:
-///   mma     16 per tensor-core step (its 17 addends are cut at 2^-25 of the largest and the sum at
-///           2^-23, together below 16 u), one step a tile; scale; the final fma
-///   scalar  an fma per row of the state of a thread, the sum of two threads when dv = 64; scale; final fma
-///   serial  a_i S_ij and u_ij, an fma per row of a thread, the sum over 256/dv threads; scale
-/// From q_i k_i: an fma per 32 rows, 5 of the warp's tree, scale, final fma; serial: as its state path.
+/// Longest paths of fp32 roundings.
+///
+/// From a product x_i S_ij to o:
+/// - mma: 16 per tensor-core step of one tile (its 17 addends are cut at 2^-25 of the largest and
+///   the sum at 2^-23, together below 16 u); scale; the final fma
+/// - scalar: an fma per row of a thread, the sum of two threads when dv = 64; scale; the final fma
+/// - serial: a_i S_ij and u_ij, an fma per row of a thread, the sum over 256/dv threads; scale
+///
+/// From q_i k_i: an fma per 32 rows, 5 of the warp's tree, scale, the final fma (serial: as above).
 reference::GlaNumerics numerics_of(Consumer consumer, const Extents& e, Dtype dtype) {
   reference::GlaNumerics numerics;
   numerics.terms = static_cast<double>(e.dk);
@@ -153,8 +168,7 @@ reference::GlaNumerics numerics_of(Consumer consumer, const Extents& e, Dtype dt
     return numerics;
   }
   const std::int64_t partials = 128 / e.dv;
-  const std::int64_t sums =
-      consumer == Consumer::mma ? e.dk : e.dk / partials + (partials - 1);
+  const std::int64_t sums = consumer == Consumer::mma ? e.dk : e.dk / partials + (partials - 1);
   numerics.state_chain = static_cast<double>(sums + 2);
   numerics.qk_chain = static_cast<double>(ceil_div(e.dk, 32) + 5 + 2);
   numerics.query = dtype;
@@ -168,8 +182,7 @@ core::ModuleRef module_of(Dtype dtype, bool mutant) {
     return detail::cached_module(mutant ? gla_decode_f16_mutants() : gla_decode_f16());
   case Dtype::bf16:
     return detail::cached_module(mutant ? gla_decode_bf16_mutants() : gla_decode_bf16());
-  default:
-    return detail::cached_module(mutant ? gla_decode_f32_mutants() : gla_decode_f32());
+  default: return detail::cached_module(mutant ? gla_decode_f32_mutants() : gla_decode_f32());
   }
 }
 
@@ -215,13 +228,13 @@ std::vector<core::BufferSpec> buffers_of(const Extents& e, Dtype dtype) {
     buffer.tiles = std::move(tiles);
     return buffer;
   };
-  std::vector<core::BufferSpec> buffers{input("q", keys, normal),  input("k", keys, normal),
+  std::vector<core::BufferSpec> buffers{input("q", keys, normal), input("k", keys, normal),
                                         input("v", values, normal), input("gk", keys, gate),
                                         input("state", states, normal)};
   buffers[kState].pooled = true;
-  buffers.push_back(output(
-      "o", values,
-      {.rows = e.heads(), .cols = e.dv, .tile_cols = e.dv, .tile_axis = "one head of o"}));
+  buffers.push_back(
+      output("o", values,
+             {.rows = e.heads(), .cols = e.dv, .tile_cols = e.dv, .tile_axis = "one head of o"}));
   buffers.push_back(output("new_state", states,
                            {.rows = e.heads() * e.dk,
                             .cols = e.dv,
@@ -247,18 +260,19 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
   const Dtype dtype = problem.values.dtype();
   const float scale = scale_of(problem);
   if (variant == "early_release" && dtype == Dtype::f32) {
-    throw core::UsageError("gla_decode@early_release is not built for dtype=f32: its defect lies in "
-                           "ldmatrix, which takes 16-bit elements. Use dtype=bf16 or dtype=f16");
+    throw core::UsageError(
+        "gla_decode@early_release is not built for dtype=f32: its defect lies in "
+        "ldmatrix, which takes 16-bit elements. Use dtype=bf16 or dtype=f16");
   }
   constexpr std::int64_t kMaxRows = std::numeric_limits<std::int32_t>::max();
   if (e.heads() * e.dk > kMaxRows) {
-    throw core::UsageError(fmt::format(
-        "gla_decode counts state rows in 32 bits: b*h*dk = {} must be at most {}",
-        e.heads() * e.dk, kMaxRows));
+    throw core::UsageError(
+        fmt::format("gla_decode counts state rows in 32 bits: b*h*dk = {} must be at most {}",
+                    e.heads() * e.dk, kMaxRows));
   }
   const std::vector<Variant> known = variants();
-  const auto found = std::find_if(known.begin(), known.end(),
-                                  [&](const Variant& v) { return v.name == variant; });
+  const auto found =
+      std::find_if(known.begin(), known.end(), [&](const Variant& v) { return v.name == variant; });
   if (found == known.end()) {
     throw core::UsageError(fmt::format("unknown variant '{}' of gla_decode", variant));
   }
@@ -301,8 +315,8 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
     launch.entry = fmt::format("oracle_gla_decode_{}", core::name_of(dtype));
     launch.grid[0] = static_cast<std::uint32_t>(e.heads()) * batch;
     launch.block[0] = kBlock;
-    for (const std::uint32_t buffer : {kQ, kK, kV, kGk, kState, kExpectedO, kBoundO,
-                                       kExpectedNewState, kBoundNewState}) {
+    for (const std::uint32_t buffer :
+         {kQ, kK, kV, kGk, kState, kExpectedO, kBoundO, kExpectedNewState, kBoundNewState}) {
       launch.arguments.push_back(core::BufferArgument{buffer});
     }
     launch.arguments.push_back(core::scalar(static_cast<std::int32_t>(e.dk)));
@@ -338,7 +352,8 @@ double traffic_bytes(const core::Problem& problem) {
   return static_cast<double>(elements) * static_cast<double>(core::size_of(problem.values.dtype()));
 }
 
-/// dk of 1, 2, 3, 4, 5 and 16 tiles: fewer than the stages, as many, odd, and several rounds; several heads.
+/// dk of 1, 2, 3, 4, 5 and 16 tiles: fewer than the stages, as many, odd, several rounds; 1 to 3
+/// heads.
 std::vector<core::Problem> verify_problems(bool small) {
   struct Shape {
     const char *b, *h, *dk, *dv, *scale;
@@ -349,8 +364,10 @@ std::vector<core::Problem> verify_problems(bool small) {
       Shape{"1", "3", "80", "128", "-0.5"}, Shape{"1", "1", "256", "64", "auto"},
   };
   static constexpr std::array kLarge{
-      Shape{"2", "4", "64", "64", "auto"},    Shape{"4", "33", "128", "128", "auto"},
-      Shape{"8", "16", "256", "128", "auto"}, Shape{"64", "32", "64", "64", "auto"},
+      Shape{"2", "4", "64", "64", "auto"},
+      Shape{"4", "33", "128", "128", "auto"},
+      Shape{"8", "16", "256", "128", "auto"},
+      Shape{"64", "32", "64", "64", "auto"},
   };
   const core::Domain domain = problem_domain();
   std::vector<core::Problem> problems;
@@ -370,6 +387,10 @@ std::vector<core::Problem> verify_problems(bool small) {
     }
   }
   return problems;
+}
+
+std::vector<core::Problem> bench_problems() {
+  return {detail::make_problem("gla_decode", problem_domain(), {{"b", "2"}, {"h", "4"}})};
 }
 
 std::vector<RoundingPoint> numeric_plan(const core::Problem& problem) {
@@ -397,6 +418,7 @@ Subject make_subject() {
   subject.config_domain = config_domain;
   subject.configs = configs;
   subject.verify_problems = verify_problems;
+  subject.bench_problems = bench_problems;
   subject.variants = variants();
   subject.numeric_plan = numeric_plan;
   subject.plan = plan;

@@ -81,8 +81,8 @@ const Subject& SubjectRegistry::get(std::string_view name) const {
     known.push_back(subject->name);
   }
   if (known.empty()) {
-    throw core::UsageError(fmt::format(
-        "unknown subject '{}': this build has none (it was made without nvcc)", name));
+    throw core::UsageError(
+        fmt::format("unknown subject '{}': this build has none (it was made without nvcc)", name));
   }
   throw core::UsageError(fmt::format("unknown subject '{}'{} Known: {}", name,
                                      suggestion(name, known), fmt::join(known, ", ")));
@@ -117,10 +117,10 @@ ResolvedTrial resolve(const SubjectRegistry& registry, std::string_view subject_
   trial.problem = {.subject = subject.name,
                    .values = core::complete(subject.problem_domain, problem_values,
                                             "problem of " + subject.name)};
-  // Validates what was given; where values were left open, the sweep's first config that agrees with
-  // the given ones is preferred to the domain's defaults, which need not go together.
-  trial.config = core::complete(subject.config_domain(variant), config_values,
-                                "config of " + subject.name);
+  // Validates what was given; where values were left open, the sweep's first config that agrees
+  // with the given ones is preferred to the domain's defaults, which need not go together.
+  trial.config =
+      core::complete(subject.config_domain(variant), config_values, "config of " + subject.name);
   const auto agrees = [&](const core::Config& config) {
     return std::all_of(config_values.begin(), config_values.end(), [&](const auto& given) {
       return config.text(given.first) == trial.config.text(given.first);

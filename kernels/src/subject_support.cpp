@@ -7,9 +7,9 @@
 
 namespace faultline::kernels::detail {
 
-core::ParameterSpec integer_parameter(std::string name, std::string description, std::int64_t minimum,
-                                      std::int64_t maximum, std::int64_t default_value,
-                                      std::int64_t multiple_of) {
+core::ParameterSpec integer_parameter(std::string name, std::string description,
+                                      std::int64_t minimum, std::int64_t maximum,
+                                      std::int64_t default_value, std::int64_t multiple_of) {
   core::ParameterSpec spec;
   spec.name = std::move(name);
   spec.kind = core::ParameterSpec::Kind::integer;

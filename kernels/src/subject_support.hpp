@@ -12,9 +12,9 @@
 
 namespace faultline::kernels::detail {
 
-core::ParameterSpec integer_parameter(std::string name, std::string description, std::int64_t minimum,
-                                      std::int64_t maximum, std::int64_t default_value,
-                                      std::int64_t multiple_of = 1);
+core::ParameterSpec integer_parameter(std::string name, std::string description,
+                                      std::int64_t minimum, std::int64_t maximum,
+                                      std::int64_t default_value, std::int64_t multiple_of = 1);
 /// Exactly the values listed.
 core::ParameterSpec listed_parameter(std::string name, std::string description,
                                      std::vector<std::int64_t> allowed, std::int64_t default_value);

@@ -13,8 +13,8 @@ namespace faultline::reference {
 void decode_range(const core::Tensor& tensor, std::int64_t first, std::int64_t count,
                   double* destination);
 
-/// Calls work(begin, end) over a partition of [0, count) from up to hardware_concurrency threads; from
-/// this thread alone when `cost` (in element operations) is small. The first exception is rethrown.
+/// Calls work(begin, end) over a partition of [0, count) from up to hardware_concurrency threads,
+/// from this one alone when `cost` (element operations) is small. Rethrows the first exception.
 void parallel_ranges(std::int64_t count, double cost,
                      const std::function<void(std::int64_t begin, std::int64_t end)>& work);
 

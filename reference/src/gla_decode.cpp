@@ -52,7 +52,9 @@ struct Head {
     decode_range(inputs.state, head * e.dk * e.dv, e.dk * e.dv, state.data());
   }
 
-  Eigen::VectorXd decay() const { return gk.unaryExpr([](double g) { return exponential(g); }); }
+  Eigen::VectorXd decay() const {
+    return gk.unaryExpr([](double g) { return exponential(g); });
+  }
 };
 
 }  // namespace
@@ -135,27 +137,28 @@ std::vector<core::TileHypothesis> gla_decode_hypotheses(const GlaInputs& inputs,
       if (d == s || (same_buffer_only && pipeline_depth > 1 && (d - s) % pipeline_depth != 0)) {
         continue;
       }
-      hypotheses.push_back({.output = 0,
-                            .destination = d,
-                            .source = s,
-                            .values = std::vector<double>(
-                                static_cast<std::size_t>(e.heads * e.dv))});
-      hypotheses.push_back({.output = 1,
-                            .destination = d,
-                            .source = s,
-                            .values = std::vector<double>(
-                                static_cast<std::size_t>(e.heads * e.dk * e.dv))});
+      hypotheses.push_back(
+          {.output = 0,
+           .destination = d,
+           .source = s,
+           .values = std::vector<double>(static_cast<std::size_t>(e.heads * e.dv))});
+      hypotheses.push_back(
+          {.output = 1,
+           .destination = d,
+           .source = s,
+           .values = std::vector<double>(static_cast<std::size_t>(e.heads * e.dk * e.dv))});
     }
   }
   for (std::int64_t head = 0; head < e.heads; ++head) {
     const Head in(inputs, e, head);
-    const Eigen::VectorXd decay = in.decay();                                   // [dk]
-    const Eigen::VectorXd query = decay.cwiseProduct(in.q);                     // [dk]
+    const Eigen::VectorXd decay = in.decay();                // [dk]
+    const Eigen::VectorXd query = decay.cwiseProduct(in.q);  // [dk]
     const RowMajor updated =
         RowMajor(decay.asDiagonal() * in.state) + RowMajor(in.k * in.v.transpose());
-    const Eigen::VectorXd output = scale * (updated.transpose() * in.q);        // [dv]
+    const Eigen::VectorXd output = scale * (updated.transpose() * in.q);  // [dv]
     for (core::TileHypothesis& hypothesis : hypotheses) {
-      const std::int64_t to = hypothesis.destination * tile_rows, from = hypothesis.source * tile_rows;
+      const std::int64_t to = hypothesis.destination * tile_rows,
+                         from = hypothesis.source * tile_rows;
       const RowMajor difference =  // [tile_rows, dv]
           in.state.middleRows(from, tile_rows) - in.state.middleRows(to, tile_rows);
       if (hypothesis.output == 0) {
@@ -164,8 +167,7 @@ std::vector<core::TileHypothesis> gla_decode_hypotheses(const GlaInputs& inputs,
       } else {
         Eigen::Map<RowMajor> values(hypothesis.values.data() + head * e.dk * e.dv, e.dk, e.dv);
         values = updated;
-        values.middleRows(to, tile_rows) +=
-            decay.segment(to, tile_rows).asDiagonal() * difference;
+        values.middleRows(to, tile_rows) += decay.segment(to, tile_rows).asDiagonal() * difference;
       }
     }
   }

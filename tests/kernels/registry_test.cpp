@@ -125,7 +125,8 @@ TEST_F(Resolve, TakesTheVariantFromTheName) {
   const std::string unknown = usage_error([&] { resolve(registry_, "toy@brokn", {}, {}); });
   EXPECT_THAT(unknown, HasSubstr("did you mean 'broken'?"));
   EXPECT_THAT(unknown, HasSubstr("clean, broken"));
-  EXPECT_THAT(usage_error([&] { resolve(registry_, "toy@", {}, {}); }), HasSubstr("unknown variant"));
+  EXPECT_THAT(usage_error([&] { resolve(registry_, "toy@", {}, {}); }),
+              HasSubstr("unknown variant"));
 }
 
 TEST_F(Resolve, FillsAConfigFromOneThatExists) {
@@ -136,11 +137,12 @@ TEST_F(Resolve, FillsAConfigFromOneThatExists) {
 }
 
 TEST_F(Resolve, RefusesValuesOutsideTheDomains) {
-  EXPECT_THAT(usage_error([&] { resolve(registry_, "toy", {{"n", "0"}}, {}); }),
+  EXPECT_THAT(usage_error([&] {
+                resolve(registry_, "toy", {{"n", "0"}}, {});
+              }),
               HasSubstr("[1, 100]"));
   EXPECT_THAT(usage_error([&] { resolve(registry_, "toy", {{"m", "1"}}, {}); }), HasSubstr("'m'"));
-  EXPECT_THAT(usage_error([&] { resolve(registry_, "toy", {}, {{"a", "2"}}); }),
-              HasSubstr("1, 3"));
+  EXPECT_THAT(usage_error([&] { resolve(registry_, "toy", {}, {{"a", "2"}}); }), HasSubstr("1, 3"));
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ std::uint32_t bytes_of(const std::string& type) {
   return static_cast<std::uint32_t>(std::stoi(type.substr(1))) / 8;
 }
 
-/// Reads the parameters of `.entry NAME(...)`: lines `.param [.align N] .TYPE [.ptr ...] name[SIZE]`.
+/// Parameters of each `.entry NAME(...)`: `.param [.align N] .TYPE [.ptr ...] name[SIZE]`.
 std::map<std::string, EntryText> entries_of(const core::Module& module) {
   std::map<std::string, EntryText> entries;
   const std::string& ptx = module.ptx;
@@ -91,7 +91,8 @@ void check_program(const core::Program& program, std::size_t bindings) {
     EXPECT_FALSE(launch->module->cubin.empty());
     const auto& entries = cached_entries(launch->module);
     const auto entry = entries.find(launch->entry);
-    ASSERT_NE(entry, entries.end()) << launch->entry << " is not in module " << launch->module->name;
+    ASSERT_NE(entry, entries.end())
+        << launch->entry << " is not in module " << launch->module->name;
     const std::uint32_t threads = launch->block[0] * launch->block[1] * launch->block[2];
     EXPECT_GE(threads, 1u);
     if (entry->second.max_threads != 0) {
@@ -132,8 +133,7 @@ void for_each_plan(const Subject& subject, const std::vector<core::Problem>& pro
           plan = subject.plan(problem, variant.name, config);
         } catch (const core::UsageError& error) {
           // Refused combinations are known by name.
-          EXPECT_TRUE(variant.name == "early_release" &&
-                      problem.values.dtype() == core::Dtype::f32)
+          EXPECT_TRUE(variant.name == "early_release" && problem.values.dtype() == core::Dtype::f32)
               << error.what();
           continue;
         }
@@ -187,19 +187,19 @@ TEST(Subjects, VerifyProblemsAreValidDistinctAndSmallWhereAsked) {
 
 TEST(Subjects, ProgramsFitTheKernelsTheyName) {
   for (const auto& subject : registry().all()) {
-    for_each_plan(*subject, subject->verify_problems(false),
-                  [](const Variant&, const core::Problem&, const core::Config&,
-                     const core::TrialPlan& plan) {
-      const std::size_t buffers = plan.buffers.size(), outputs = plan.output_indices().size();
-      ASSERT_GE(plan.max_batch, 1u);
-      check_program(plan.program(1), buffers);
-      check_program(plan.device_oracle(1), buffers + 2 * outputs);
-      if (plan.max_batch >= 16) {
-        const core::Program one = plan.program(1), many = plan.program(16);
-        EXPECT_EQ(std::get<core::LaunchOperation>(one.operations[0].what).grid[0] * 16,
-                  std::get<core::LaunchOperation>(many.operations[0].what).grid[0]);
-      }
-    });
+    for_each_plan(
+        *subject, subject->verify_problems(false),
+        [](const Variant&, const core::Problem&, const core::Config&, const core::TrialPlan& plan) {
+          const std::size_t buffers = plan.buffers.size(), outputs = plan.output_indices().size();
+          ASSERT_GE(plan.max_batch, 1u);
+          check_program(plan.program(1), buffers);
+          check_program(plan.device_oracle(1), buffers + 2 * outputs);
+          if (plan.max_batch >= 16) {
+            const core::Program one = plan.program(1), many = plan.program(16);
+            EXPECT_EQ(std::get<core::LaunchOperation>(one.operations[0].what).grid[0] * 16,
+                      std::get<core::LaunchOperation>(many.operations[0].what).grid[0]);
+          }
+        });
   }
 }
 
@@ -208,61 +208,63 @@ TEST(Subjects, BuffersAndTilesCoverTheOutputs) {
     for_each_plan(*subject, subject->verify_problems(false),
                   [&](const Variant& variant, const core::Problem& problem,
                       const core::Config& config, const core::TrialPlan& plan) {
-      EXPECT_EQ(plan.subject, subject->name);
-      EXPECT_EQ(plan.variant, variant.name);
-      EXPECT_EQ(plan.problem, problem);
-      EXPECT_EQ(plan.config, config);
-      EXPECT_FALSE(plan.input_indices().empty());
-      ASSERT_FALSE(plan.output_indices().empty());
-      double bytes = 0.0;
-      for (const core::BufferSpec& buffer : plan.buffers) {
-        bytes += static_cast<double>(buffer.bytes());
-        EXPECT_EQ(buffer.dtype, problem.values.dtype());
-        if (buffer.role == core::BufferRole::output) {
-          const core::TileGeometry& tiles = buffer.tiles;
-          EXPECT_EQ(tiles.rows * tiles.cols, buffer.elements()) << buffer.name;
-          EXPECT_EQ(tiles.tile_of(buffer.elements() - 1), tiles.tile_count() - 1) << buffer.name;
-          EXPECT_FALSE(tiles.tile_axis.empty());
-        }
-      }
-      EXPECT_EQ(bytes, subject->traffic_bytes(problem));
-    });
+                    EXPECT_EQ(plan.subject, subject->name);
+                    EXPECT_EQ(plan.variant, variant.name);
+                    EXPECT_EQ(plan.problem, problem);
+                    EXPECT_EQ(plan.config, config);
+                    EXPECT_FALSE(plan.input_indices().empty());
+                    ASSERT_FALSE(plan.output_indices().empty());
+                    double bytes = 0.0;
+                    for (const core::BufferSpec& buffer : plan.buffers) {
+                      bytes += static_cast<double>(buffer.bytes());
+                      EXPECT_EQ(buffer.dtype, problem.values.dtype());
+                      if (buffer.role == core::BufferRole::output) {
+                        const core::TileGeometry& tiles = buffer.tiles;
+                        EXPECT_EQ(tiles.rows * tiles.cols, buffer.elements()) << buffer.name;
+                        EXPECT_EQ(tiles.tile_of(buffer.elements() - 1), tiles.tile_count() - 1)
+                            << buffer.name;
+                        EXPECT_FALSE(tiles.tile_axis.empty());
+                      }
+                    }
+                    EXPECT_EQ(bytes, subject->traffic_bytes(problem));
+                  });
   }
 }
 
 TEST(Subjects, ReferencesGiveOneFiniteValueAndBoundPerElement) {
   for (const auto& subject : registry().all()) {
-    for_each_plan(*subject, subject->verify_problems(true),
-                  [&](const Variant&, const core::Problem& problem, const core::Config& config,
-                      const core::TrialPlan& plan) {
-      // One config a variant: bounds differ little between them.
-      if (config != subject->configs(problem, plan.variant).front()) {
-        return;
-      }
-      std::vector<core::Tensor> inputs;
-      for (const std::uint32_t i : plan.input_indices()) {
-        inputs.emplace_back(plan.buffers[i].dtype, plan.buffers[i].shape);
-        core::generate_input(plan.buffers[i].input, 1, i, inputs.back());
-      }
-      const std::vector<core::ReferenceTensor> outputs = plan.reference(inputs);
-      const std::vector<std::uint32_t> indices = plan.output_indices();
-      ASSERT_EQ(outputs.size(), indices.size());
-      for (std::size_t o = 0; o < outputs.size(); ++o) {
-        const auto elements = static_cast<std::size_t>(plan.buffers[indices[o]].elements());
-        ASSERT_EQ(outputs[o].expected.size(), elements);
-        ASSERT_EQ(outputs[o].bound.size(), elements);
-        for (std::size_t i = 0; i < elements; ++i) {
-          ASSERT_TRUE(std::isfinite(outputs[o].expected[i]));
-          ASSERT_TRUE(std::isfinite(outputs[o].bound[i]) && outputs[o].bound[i] > 0.0);
-        }
-      }
-      if (plan.hypotheses) {
-        for (const core::TileHypothesis& hypothesis : plan.hypotheses(inputs)) {
-          ASSERT_LT(hypothesis.output, outputs.size());
-          ASSERT_EQ(hypothesis.values.size(), outputs[hypothesis.output].expected.size());
-        }
-      }
-    });
+    for_each_plan(
+        *subject, subject->verify_problems(true),
+        [&](const Variant&, const core::Problem& problem, const core::Config& config,
+            const core::TrialPlan& plan) {
+          // One config a variant: bounds differ little between them.
+          if (config != subject->configs(problem, plan.variant).front()) {
+            return;
+          }
+          std::vector<core::Tensor> inputs;
+          for (const std::uint32_t i : plan.input_indices()) {
+            inputs.emplace_back(plan.buffers[i].dtype, plan.buffers[i].shape);
+            core::generate_input(plan.buffers[i].input, 1, i, inputs.back());
+          }
+          const std::vector<core::ReferenceTensor> outputs = plan.reference(inputs);
+          const std::vector<std::uint32_t> indices = plan.output_indices();
+          ASSERT_EQ(outputs.size(), indices.size());
+          for (std::size_t o = 0; o < outputs.size(); ++o) {
+            const auto elements = static_cast<std::size_t>(plan.buffers[indices[o]].elements());
+            ASSERT_EQ(outputs[o].expected.size(), elements);
+            ASSERT_EQ(outputs[o].bound.size(), elements);
+            for (std::size_t i = 0; i < elements; ++i) {
+              ASSERT_TRUE(std::isfinite(outputs[o].expected[i]));
+              ASSERT_TRUE(std::isfinite(outputs[o].bound[i]) && outputs[o].bound[i] > 0.0);
+            }
+          }
+          if (plan.hypotheses) {
+            for (const core::TileHypothesis& hypothesis : plan.hypotheses(inputs)) {
+              ASSERT_LT(hypothesis.output, outputs.size());
+              ASSERT_EQ(hypothesis.values.size(), outputs[hypothesis.output].expected.size());
+            }
+          }
+        });
   }
 }
 
@@ -308,14 +310,18 @@ std::string usage_error(const std::function<void()>& act) {
 }
 
 TEST(Gemv, RefusesWhatDoesNotExist) {
-  EXPECT_THAT(usage_error([] { resolve(registry(), "gemv@pipelined", {}, {{"stages", "0"}}); }),
+  EXPECT_THAT(usage_error([] {
+                resolve(registry(), "gemv@pipelined", {}, {{"stages", "0"}});
+              }),
               HasSubstr("[1, 3]"));
   const std::string unbuilt = usage_error([] {
     resolve(registry(), "gemv@pipelined", {}, {{"rows", "4"}, {"threads", "128"}});
   });
   EXPECT_THAT(unbuilt, HasSubstr("is not built for config"));
   EXPECT_THAT(unbuilt, HasSubstr("stages=1 rows=4 threads=32 tile_k=512"));
-  EXPECT_THAT(usage_error([] { resolve(registry(), "gemv", {{"dtype", "f64"}}, {}); }),
+  EXPECT_THAT(usage_error([] {
+                resolve(registry(), "gemv", {{"dtype", "f64"}}, {});
+              }),
               HasSubstr("f16, bf16, f32"));
   const core::TrialPlan plan = resolve(registry(), "gemv", {}, {}).plan;
   EXPECT_THROW(plan.program(2), core::UsageError);
@@ -344,20 +350,26 @@ TEST(Gemv, TheLongerTheChainTheLargerTheBound) {
 }
 
 TEST(GlaDecode, RefusesWhatDoesNotExist) {
-  EXPECT_THAT(usage_error([] { resolve(registry(), "gla_decode", {{"dk", "40"}}, {}); }),
+  EXPECT_THAT(usage_error([] {
+                resolve(registry(), "gla_decode", {{"dk", "40"}}, {});
+              }),
               HasSubstr("multiple of 16"));
   EXPECT_THAT(usage_error([] {
                 resolve(registry(), "gla_decode@early_release", {{"dtype", "f32"}}, {});
               }),
               HasSubstr("ldmatrix"));
-  EXPECT_THAT(usage_error([] { resolve(registry(), "gla_decode@serial", {}, {{"copy", "bulk"}}); }),
-              HasSubstr("copy"));
   EXPECT_THAT(usage_error([] {
-                resolve(registry(), "gla_decode",
-                        {{"b", "65535"}, {"h", "1024"}, {"dk", "256"}}, {});
+                resolve(registry(), "gla_decode@serial", {}, {{"copy", "bulk"}});
               }),
-              HasSubstr("32 bits"));
-  EXPECT_THAT(usage_error([] { resolve(registry(), "gla_decode", {{"scale", "big"}}, {}); }),
+              HasSubstr("copy"));
+  EXPECT_THAT(
+      usage_error([] {
+        resolve(registry(), "gla_decode", {{"b", "65535"}, {"h", "1024"}, {"dk", "256"}}, {});
+      }),
+      HasSubstr("32 bits"));
+  EXPECT_THAT(usage_error([] {
+                resolve(registry(), "gla_decode", {{"scale", "big"}}, {});
+              }),
               HasSubstr("or auto"));
 }
 

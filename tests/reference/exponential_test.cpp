@@ -31,7 +31,8 @@ TEST(Exponential, KnownValues) {
   EXPECT_EQ(exponential(710.0), std::numeric_limits<double>::infinity());
   EXPECT_TRUE(std::isnan(exponential(std::numeric_limits<double>::quiet_NaN())));
   // Subnormal results keep an absolute error of an ulp.
-  EXPECT_NEAR(exponential(-740.0) / 5e-324, static_cast<double>(std::exp(-740.0L) / 4.94065645841246544177e-324L), 1.0);
+  EXPECT_NEAR(exponential(-740.0) / 5e-324,
+              static_cast<double>(std::exp(-740.0L) / 4.94065645841246544177e-324L), 1.0);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bound holds for what kernels do (no alarm over thousands of rows), and wrong results break it.
+// The bound holds for what kernels do, over thousands of rows, and wrong results break it.
 #include <faultline/reference/gemv.hpp>
 
 #include "test_inputs.hpp"
@@ -20,9 +20,10 @@ using core::Dtype;
 using test::kNormal;
 using test::make_input;
 
-/// y_i in fp32 as a kernel with `threads` threads per row computes it: chunks of `chunk` elements in
-/// turn, an fma chain each, a tree over 32 lanes, a serial sum over the warps.
-float emulated_row(const std::vector<float>& a, const std::vector<float>& x, int threads, int chunk) {
+/// y_i in fp32 as a kernel with `threads` threads per row computes it: chunks of `chunk` elements
+/// in turn, an fma chain each, a tree over 32 lanes, a serial sum over the warps.
+float emulated_row(const std::vector<float>& a, const std::vector<float>& x, int threads,
+                   int chunk) {
   std::vector<float> lanes(static_cast<std::size_t>(threads), 0.0f);
   const int k = static_cast<int>(a.size());
   for (int begin = 0, owner = 0; begin < k; begin += chunk, owner = (owner + 1) % threads) {
@@ -62,9 +63,15 @@ struct Regime {
 
 constexpr Regime kRegimes[] = {
     {"normal", kNormal, kNormal},
-    {"positive", {core::Distribution::uniform, 0.0f, 1.0f}, {core::Distribution::uniform, 0.0f, 1.0f}},
-    {"constant", {core::Distribution::constant, 1.1f, 0.0f}, {core::Distribution::constant, 0.3f, 0.0f}},
-    {"offset", {core::Distribution::normal, 3.0f, 0.01f}, {core::Distribution::normal, -2.0f, 0.01f}},
+    {"positive",
+     {core::Distribution::uniform, 0.0f, 1.0f},
+     {core::Distribution::uniform, 0.0f, 1.0f}},
+    {"constant",
+     {core::Distribution::constant, 1.1f, 0.0f},
+     {core::Distribution::constant, 0.3f, 0.0f}},
+    {"offset",
+     {core::Distribution::normal, 3.0f, 0.01f},
+     {core::Distribution::normal, -2.0f, 0.01f}},
     {"tiny", {core::Distribution::normal, 0.0f, 1e-7f}, {core::Distribution::normal, 0.0f, 1e-7f}},
 };
 
@@ -146,9 +153,8 @@ TEST(GemvBound, StatisticalIsNeverAboveTheCeiling) {
 TEST(GemvBound, WithoutMeaningItAcceptsNothing) {
   // A chain as long as 1/u: gamma is infinite, and an infinite bound is no reference.
   const GemvBound bound = gemv_bound({.chain = 17e6, .terms = 17e6});
-  const core::ElementCheck check =
-      core::check_element(Dtype::f32, core::encode(Dtype::f32, 1.0), 1.0,
-                          gemv_row_bound(bound, 1.0), ~0ull);
+  const core::ElementCheck check = core::check_element(Dtype::f32, core::encode(Dtype::f32, 1.0),
+                                                       1.0, gemv_row_bound(bound, 1.0), ~0ull);
   EXPECT_EQ(check.kind, core::ElementClass::no_reference);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bounds hold for what kernels do (no alarm over thousands of heads), and wrong results break them.
+// The bounds hold for what kernels do, over thousands of heads, and wrong results break them.
 #include <faultline/reference/gla_decode.hpp>
 
 #include "test_inputs.hpp"
@@ -33,8 +33,14 @@ constexpr core::InputSpec constant(float a) { return {core::Distribution::consta
 constexpr Regime kRegimes[] = {
     {"normal", kNormal, kNormal, kNormal, kGate, kNormal},
     {"constant", constant(1.3f), constant(0.7f), constant(-0.9f), constant(-0.37f), constant(1.1f)},
-    {"cancelling", constant(1.3f), constant(1.0f), constant(-1.0f), constant(-0.01f), constant(1.0f)},
-    {"strong gates", kNormal, kNormal, kNormal, {core::Distribution::uniform, -30.0f, 0.0f}, kNormal},
+    {"cancelling", constant(1.3f), constant(1.0f), constant(-1.0f), constant(-0.01f),
+     constant(1.0f)},
+    {"strong gates",
+     kNormal,
+     kNormal,
+     kNormal,
+     {core::Distribution::uniform, -30.0f, 0.0f},
+     kNormal},
     {"no gate", kNormal, kNormal, kNormal, constant(0.0f), kNormal},
     {"positive",
      {core::Distribution::uniform, 0.0f, 1.0f},
@@ -45,8 +51,8 @@ constexpr Regime kRegimes[] = {
     {"tiny q", {core::Distribution::normal, 0.0f, 1e-6f}, kNormal, kNormal, kGate, kNormal},
 };
 
-/// One head in fp32, as the kernels compute it. `nudge` in ulps is added to every decay: what ex2.approx
-/// may be off, alternating in sign when it is negative.
+/// One head in fp32, as the kernels compute it. `nudge` in ulps is added to every decay: what
+/// ex2.approx may be off, alternating in sign when it is negative.
 struct Emulation {
   enum class Sum { serial, tensor_core } sum = Sum::serial;
   bool rounds_query = true;
@@ -63,8 +69,8 @@ float decay_of(double gk, int nudge, std::int64_t i) {
   return decay;
 }
 
-/// c + sum of exact products as tensor cores are known to do it: addends cut (towards zero) two bits
-/// below fp32's precision of the largest, the sum cut to fp32.
+/// c + sum of exact products as tensor cores are known to do it: addends cut (towards zero) two
+/// bits below fp32's precision of the largest, the sum cut to fp32.
 float tensor_core_step(float c, const std::vector<double>& products) {
   double largest = std::abs(c);
   for (const double p : products) {
@@ -123,8 +129,8 @@ Outputs emulate(const std::vector<core::Tensor>& in, std::int64_t dk, float scal
     for (std::int64_t j = 0; j < kDv; ++j) {
       const float decayed =
           decay[static_cast<std::size_t>(i)] * static_cast<float>(in[4].at(i * kDv + j));
-      out.new_state.push_back(std::fmaf(static_cast<float>(in[1].at(i)),
-                                        static_cast<float>(in[2].at(j)), decayed));
+      out.new_state.push_back(
+          std::fmaf(static_cast<float>(in[1].at(i)), static_cast<float>(in[2].at(j)), decayed));
     }
   }
   return out;
@@ -133,7 +139,8 @@ Outputs emulate(const std::vector<core::Tensor>& in, std::int64_t dk, float scal
 std::vector<core::Tensor> make_head(const Regime& r, Dtype dtype, std::int64_t dk,
                                     std::uint64_t seed) {
   return {make_input(dtype, {1, 1, dk}, r.q, seed, 0), make_input(dtype, {1, 1, dk}, r.k, seed, 1),
-          make_input(dtype, {1, 1, kDv}, r.v, seed, 2), make_input(dtype, {1, 1, dk}, r.gk, seed, 3),
+          make_input(dtype, {1, 1, kDv}, r.v, seed, 2),
+          make_input(dtype, {1, 1, dk}, r.gk, seed, 3),
           make_input(dtype, {1, 1, dk, kDv}, r.state, seed, 4)};
 }
 
@@ -174,22 +181,22 @@ TEST(GlaDecodeBound, HoldsForEveryArithmeticAndRegime) {
         for (std::uint64_t seed = 1; seed <= 12; ++seed) {
           const std::vector<core::Tensor> in = make_head(regime, dtype, dk, seed);
           const float scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dk)));
-          for (const Emulation& how :
-               {Emulation{Emulation::Sum::serial, true, 0},
-                Emulation{Emulation::Sum::serial, false, 1}, Emulation{Emulation::Sum::serial, false, -1},
-                Emulation{Emulation::Sum::tensor_core, true, 1},
-                Emulation{Emulation::Sum::tensor_core, true, -1}}) {
+          for (const Emulation& how : {Emulation{Emulation::Sum::serial, true, 0},
+                                       Emulation{Emulation::Sum::serial, false, 1},
+                                       Emulation{Emulation::Sum::serial, false, -1},
+                                       Emulation{Emulation::Sum::tensor_core, true, 1},
+                                       Emulation{Emulation::Sum::tensor_core, true, -1}}) {
             const GlaBound bound = bound_for(dk, how.rounds_query ? dtype : Dtype::f32);
             const auto reference = gla_decode(view(in), scale, bound);
             const Outputs got = emulate(in, dk, scale, dtype, how);
-            const std::int64_t before = o.failures + new_state.failures + o_exact.failures +
-                                        new_state_exact.failures;
+            const std::int64_t before =
+                o.failures + new_state.failures + o_exact.failures + new_state_exact.failures;
             o.check(dtype, got.o, reference[0]);
             new_state.check(dtype, got.new_state, reference[1]);
             o_exact.check(Dtype::f32, got.o, reference[0]);
             new_state_exact.check(Dtype::f32, got.new_state, reference[1]);
-            ASSERT_EQ(before, o.failures + new_state.failures + o_exact.failures +
-                                  new_state_exact.failures)
+            ASSERT_EQ(before,
+                      o.failures + new_state.failures + o_exact.failures + new_state_exact.failures)
                 << fmt::format("{} {} dk={} seed={} tensor_core={} rounds={}", regime.name,
                                core::name_of(dtype), dk, seed,
                                how.sum == Emulation::Sum::tensor_core, how.rounds_query);
@@ -200,9 +207,7 @@ TEST(GlaDecodeBound, HoldsForEveryArithmeticAndRegime) {
   }
   const auto record = [](const char* name, const Tally& tally) {
     ::testing::Test::RecordProperty(name, fmt::format("{:.3f}", tally.worst));
-    std::string line = fmt::format("{}: worst {:.3f} of bound, {} elements", name, tally.worst,
-                                   tally.elements);
-    std::puts(line.c_str());
+    fmt::print("{}: worst {:.3f} of bound, {} elements\n", name, tally.worst, tally.elements);
   };
   record("o", o);
   record("new_state", new_state);
@@ -221,12 +226,12 @@ TEST(GlaDecodeBound, ASwappedTileAlarmsAlmostEverywhereInItAndNowhereElse) {
       const core::ReferenceTensor& expected = reference[swap.output];
       std::int64_t inside = 0, outside = 0;
       for (std::size_t i = 0; i < swap.values.size(); ++i) {
-        const bool bad = core::is_failure(
-            core::check_element(dtype, core::encode(dtype, swap.values[i]), expected.expected[i],
-                                expected.bound[i], ~0ull)
-                .kind);
-        const bool in_tile = swap.output == 0 || static_cast<std::int64_t>(i) / kDv / 16 ==
-                                                     swap.destination;
+        const bool bad =
+            core::is_failure(core::check_element(dtype, core::encode(dtype, swap.values[i]),
+                                                 expected.expected[i], expected.bound[i], ~0ull)
+                                 .kind);
+        const bool in_tile =
+            swap.output == 0 || static_cast<std::int64_t>(i) / kDv / 16 == swap.destination;
         (in_tile ? inside : outside) += bad;
       }
       EXPECT_EQ(outside, 0);
@@ -255,8 +260,8 @@ TEST(GlaDecodeBound, NullOutputsAreRejected) {
       std::vector<double> shuffled = expected.expected;
       std::rotate(shuffled.begin(), shuffled.begin() + 1, shuffled.end());
       EXPECT_GT(rejected(shuffled), 0.9) << "shuffled";
-      std::vector<double> copy = size == static_cast<std::size_t>(kDv) ? in[2].to_doubles()
-                                                                       : in[4].to_doubles();
+      std::vector<double> copy =
+          size == static_cast<std::size_t>(kDv) ? in[2].to_doubles() : in[4].to_doubles();
       EXPECT_GT(rejected(copy), 0.9) << "an input's copy";
     }
   }

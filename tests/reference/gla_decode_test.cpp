@@ -26,7 +26,11 @@ struct Step {
 
   Step(Dtype dtype, std::int64_t b_, std::int64_t h_, std::int64_t dk_, std::int64_t dv_,
        const core::InputSpec& gate = kGate, std::uint64_t seed = 11)
-      : b(b_), h(h_), dk(dk_), dv(dv_), q(make_input(dtype, {b, h, dk}, kNormal, seed, 0)),
+      : b(b_),
+        h(h_),
+        dk(dk_),
+        dv(dv_),
+        q(make_input(dtype, {b, h, dk}, kNormal, seed, 0)),
         k(make_input(dtype, {b, h, dk}, kNormal, seed, 1)),
         v(make_input(dtype, {b, h, dv}, kNormal, seed, 2)),
         gk(make_input(dtype, {b, h, dk}, gate, seed, 3)),
@@ -90,7 +94,8 @@ TEST(GlaDecodeReference, AgreesWithBothFormsOfTheDefinition) {
           const std::vector<core::ReferenceTensor> outputs =
               gla_decode(step.inputs(), scale, kBound);
           ASSERT_EQ(outputs.size(), 2u);
-          const Naive first = naive_step(step, scale, false), second = naive_step(step, scale, true);
+          const Naive first = naive_step(step, scale, false),
+                      second = naive_step(step, scale, true);
           ASSERT_EQ(outputs[0].expected.size(), first.o.size());
           ASSERT_EQ(outputs[1].expected.size(), first.new_state.size());
           EXPECT_LT(relative_difference(outputs[0].expected, first.o), 1e-13);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// e^x in double, from IEEE operations alone: equal bits on every x86-64 host. A library's exp differs in
-// the last bit between processors, and a replayed trial must give the same evidence everywhere.
+// e^x in double, from IEEE operations alone: equal bits on every x86-64 host. A library's exp
+// differs in the last bit between processors, and a replayed trial must give the same evidence.
 #pragma once
 
 #include <faultline/core/dtype.hpp>
@@ -8,8 +8,8 @@
 namespace faultline::reference {
 
 /// e^x with a relative error below 4e-16; 0 from -745.2 down, infinity from 709.79 up, NaN for NaN.
-/// Method: x = n ln 2 + r with ln 2 in two parts (Cody and Waite), |r| <= 0.347, Taylor polynomial of
-/// degree 13 (remainder 4e-18), times 2^n in two exact steps.
+/// Method: x = n ln 2 + r with ln 2 in two parts (Cody and Waite), |r| <= 0.347, Taylor polynomial
+/// of degree 13 (remainder 4e-18), times 2^n in two exact steps.
 FAULTLINE_HD double exponential(double x) {
   if (core::is_nan(x)) {
     return x;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Error bound of y = A x accumulated in fp32: one formula for the Eigen reference and the device oracle.
+// Error bound of y = A x accumulated in fp32, for the Eigen reference and the device oracle alike.
 #pragma once
 
 #include <faultline/reference/rounding.hpp>
@@ -13,7 +13,7 @@ struct GemvNumerics {
   bool mean_zero = false;  ///< inputs declared independent and mean-zero
 };
 
-/// Bound of a row as a linear function of its magnitude (|A| |x|)_i. Plain data: passed to the oracle.
+/// Bound of a row as a linear function of its magnitude (|A| |x|)_i. Plain data, for the oracle.
 struct GemvBound {
   double relative = 0.0;
   double absolute = 0.0;
@@ -23,9 +23,9 @@ struct GemvBound {
 inline constexpr double kGemvLambda = 4.0;
 
 /// Coefficients for a plan:
-///   ceiling      gamma_m                 holds for every input and every order with chains of m roundings
-///   statistical  lambda sqrt(m) u        only for inputs declared independent and mean-zero, never above
-///                                        the ceiling (so from m > 16 on)
+///   ceiling      gamma_m: holds for every input and every order whose chains have m roundings
+///   statistical  lambda sqrt(m) u: only for inputs declared independent and mean-zero, and never
+///                above the ceiling, so from m > 16 on
 /// plus the reference's own error, k 2^-53, and one underflow of 2^-149 per operation. Products of
 /// 16-bit values are exact in fp32; those of f32 are rounded only with the sum, by fma.
 /// Rounding y to its stored dtype is not part of the bound: acceptance is by interval.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One GLA decode step in double with Eigen, its error bounds, and what a wrong state tile would have given.
+// One GLA decode step in double with Eigen, its error bounds, and what a wrong tile would have
+// given.
 #pragma once
 
 #include <vector>
@@ -11,7 +12,8 @@
 namespace faultline::reference {
 
 /// Inputs of a step. Views: the tensors must outlive the call.
-///   q, k, gk [B, H, DK]   v [B, H, DV]   state [B, H, DK, DV]   gk = natural logarithm of the decay
+///   q, k, gk [B, H, DK]   v [B, H, DV]   state [B, H, DK, DV]
+/// gk is the natural logarithm of the decay.
 struct GlaInputs {
   const core::Tensor& q;
   const core::Tensor& k;
@@ -20,16 +22,17 @@ struct GlaInputs {
   const core::Tensor& state;
 };
 
-/// {o [B, H, DV], new_state [B, H, DK, DV]} by the definition S' = diag(e^gk) S + k v^T, o = scale S'^T q.
+/// {o [B, H, DV], new_state [B, H, DK, DV]} by the definition
+///   S' = diag(e^gk) S + k v^T,  o = scale S'^T q
 /// Throws UsageError when the shapes do not fit. Deterministic.
 std::vector<core::ReferenceTensor> gla_decode(const GlaInputs& inputs, double scale,
                                               const GlaBound& bound);
 
-/// For every ordered pair of different state tiles of `tile_rows` rows: o (output 0, pass 1 read tile
-/// `source` where `destination` belongs) and new_state (output 1, pass 2 did), every head alike; gates,
-/// q and k stay those of `destination`.
-/// At most `value_limit` values in all: then only pairs whose tiles share one of `pipeline_depth` buffers
-/// are listed, and none when even those are too many.
+/// For every ordered pair of different state tiles of `tile_rows` rows: o (output 0, as if pass 1
+/// had read tile `source` where `destination` belongs) and new_state (output 1, as if pass 2 had),
+/// every head alike; gates, q and k stay those of `destination`. At most `value_limit` values in
+/// all: then only pairs whose tiles share one of `pipeline_depth` buffers are listed, and none when
+/// even those are too many.
 std::vector<core::TileHypothesis> gla_decode_hypotheses(const GlaInputs& inputs, double scale,
                                                         std::int64_t tile_rows,
                                                         std::int64_t pipeline_depth,

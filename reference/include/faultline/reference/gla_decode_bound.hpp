@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Error bounds of one GLA decode step computed in fp32 with storage dtype T: one set of formulas for the
-// Eigen reference and the device oracle. Derivation: docs/tolerances.md, "gla_decode".
+// Error bounds of one GLA decode step computed in fp32 with storage dtype T: one set of formulas
+// for the Eigen reference and the device oracle. Derivation: docs/tolerances.md, "gla_decode".
 //
 // Per (batch, head), i over DK, j over DV, a_i = e^gk_i, x_i = q_i a_i, s = scale:
 //   S'_ij = a_i S_ij + k_i v_j
@@ -37,9 +37,10 @@ struct GlaRow {
   double output_error = 0.0;  ///< error of sum_i x_i S_ij per |S_ij|
 };
 
-/// decay: a = ex2(RN(gk log2e)). The argument's relative error is at most 1.225 2^-24 (rounding of the
-/// product 2^-24, of the constant log2e 0.224 2^-24), so a's is at most 1.25 2^-24 |gk|; ex2.approx adds
-/// 2^-22 (PTX ISA, ex2) and may flush results below 2^-126 to zero.
+/// decay: a = ex2(RN(gk log2e)). The argument's relative error is at most 1.225 2^-24 (rounding of
+/// the product 2^-24, of the constant log2e 0.224 2^-24), so a's is at most 1.25 2^-24 |gk|;
+/// ex2.approx adds 2^-22 (PTX ISA, ex2) and may flush results below 2^-126 to zero.
+///
 /// query: one fp32 rounding of q a, then half an ulp of the dtype that it is stored in.
 FAULTLINE_HD GlaRow gla_row(const GlaBound& bound, double q, double gk) {
   const double u = fp32_roundoff();
@@ -61,8 +62,8 @@ FAULTLINE_HD GlaRow gla_row(const GlaBound& bound, double q, double gk) {
   return row;
 }
 
-/// Bound of S'_ij = fma(k, v, RN(a S)): `state` is S_ij, `updated` is S'_ij, whose own rounding is the
-/// second term.
+/// Bound of S'_ij = fma(k, v, RN(a S)): `state` is S_ij, `updated` is S'_ij, whose own rounding is
+/// the second term.
 FAULTLINE_HD double gla_state_bound(const GlaRow& row, double state, double updated) {
   const double s = state < 0 ? -state : state, result = updated < 0 ? -updated : updated;
   return row.state_error * s + (fp32_roundoff() + 3.0 * reference_roundoff()) * result +

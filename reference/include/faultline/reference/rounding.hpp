@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Building blocks of rounding-error bounds (N. Higham, Accuracy and Stability of Numerical Algorithms,
-// 2nd ed., section 3.1). Derivations: docs/tolerances.md.
+// Building blocks of rounding-error bounds (N. Higham, Accuracy and Stability of Numerical
+// Algorithms, 2nd ed., section 3.1). Derivations: docs/tolerances.md.
 #pragma once
 
 #include <faultline/core/dtype.hpp>
