@@ -232,6 +232,7 @@ std::vector<core::BufferSpec> buffers_of(const Extents& e, Dtype dtype) {
                                         input("v", values, normal), input("gk", keys, gate),
                                         input("state", states, normal)};
   buffers[kState].pooled = true;
+  buffers[kGk].exponent = true;
   buffers.push_back(
       output("o", values,
              {.rows = e.heads(), .cols = e.dv, .tile_cols = e.dv, .tile_axis = "one head of o"}));
