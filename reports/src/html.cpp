@@ -18,18 +18,20 @@ namespace {
 using core::RunRecord;
 
 constexpr std::int64_t kMapCells = 2048;
-constexpr std::int64_t kNumericCells = 64;   // maps up to this size show a number in each cell
-constexpr std::int64_t kMatrixTiles = 16;    // provenance matrices up to this size
-constexpr std::size_t kConfigRows = 60;      // beyond, passing rows are folded away
-constexpr std::size_t kWrongTiles = 64;      // rows of the table of wrong tiles
+constexpr std::int64_t kNumericCells = 64;  // maps up to this size show a number in each cell
+constexpr std::int64_t kMatrixTiles = 16;   // provenance matrices up to this size
+constexpr std::size_t kConfigRows = 60;     // beyond, passing rows are folded away
+constexpr std::size_t kWrongTiles = 64;     // rows of the table of wrong tiles
 
 class HtmlReport {
  public:
-  explicit HtmlReport(const RunRecord& record) : record_(record), maps_(tile_maps_of(record, kMapCells)) {}
+  explicit HtmlReport(const RunRecord& record)
+      : record_(record), maps_(tile_maps_of(record, kMapCells)) {}
 
   std::string html() {
     head();
-    out_.put("<body>\n<a class=\"skip\" href=\"#main\">Skip to the report</a>\n<main id=\"main\">\n");
+    out_.put(
+        "<body>\n<a class=\"skip\" href=\"#main\">Skip to the report</a>\n<main id=\"main\">\n");
     header();
     findings();
     races();
@@ -73,9 +75,10 @@ class HtmlReport {
     }
     title += fmt::format(" - {} {} - faultline", record_.command, subject_text(record_));
     out_.put("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n",
-             "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-",
-             escaped(sha256_base64(kStyle)), "'; script-src 'sha256-", escaped(sha256_base64(kScript)),
-             "'; base-uri 'none'; form-action 'none'\">\n",
+             "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+             "'sha256-",
+             escaped(sha256_base64(kStyle)), "'; script-src 'sha256-",
+             escaped(sha256_base64(kScript)), "'; base-uri 'none'; form-action 'none'\">\n",
              "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n",
              "<meta name=\"referrer\" content=\"no-referrer\">\n<title>", escaped(title),
              "</title>\n<style>");
@@ -103,10 +106,11 @@ class HtmlReport {
     if (!verdict.findings.empty()) {
       const core::Finding& first = verdict.findings.front();
       const bool passed = verdict.outcome == core::Outcome::pass;
-      out_.put("<span class=\"class\">",
-               escaped((passed ? std::string(core::name_of(first.severity)) + ": " : std::string()) +
-                       std::string(core::name_of(first.finding))),
-               "</span>");
+      out_.put(
+          "<span class=\"class\">",
+          escaped((passed ? std::string(core::name_of(first.severity)) + ": " : std::string()) +
+                  std::string(core::name_of(first.finding))),
+          "</span>");
     }
     out_.put("<span class=\"subject\">", escaped(record_.command + " " + subject_text(record_)),
              "</span></div>\n<h1>");
@@ -132,23 +136,25 @@ class HtmlReport {
       out_.put("<section aria-label=\"Replay\">\n");
       for (std::size_t i = 0; i < record_.replay_lines.size(); ++i) {
         out_.put("<div class=\"command\"><code id=\"replay", number(i), "\">",
-                 escaped(record_.replay_lines[i]), "</code><button type=\"button\" hidden data-copy=\"replay",
-                 number(i), "\" aria-label=\"Copy replay command ", number(i + 1), "\">Copy</button></div>\n");
+                 escaped(record_.replay_lines[i]),
+                 "</code><button type=\"button\" hidden data-copy=\"replay", number(i),
+                 "\" aria-label=\"Copy replay command ", number(i + 1), "\">Copy</button></div>\n");
       }
       out_.put("</section>\n");
     }
     out_.put("<nav aria-label=\"Sections\"><ul>");
     for (const auto& section : sections()) {
       if (section.shown) {
-        out_.put("<li><a href=\"#", escaped(section.id), "\">", escaped(section.title), "</a></li>");
+        out_.put("<li><a href=\"#", escaped(section.id), "\">", escaped(section.title),
+                 "</a></li>");
       }
     }
     out_.put("</ul></nav>\n</header>\n");
   }
 
   void open_section(std::string_view id, std::string_view title, std::string_view remark = {}) {
-    out_.put("<section id=\"", escaped(id), "\" aria-labelledby=\"", escaped(id), "-title\">\n<h2 id=\"",
-             escaped(id), "-title\">", escaped(title));
+    out_.put("<section id=\"", escaped(id), "\" aria-labelledby=\"", escaped(id),
+             "-title\">\n<h2 id=\"", escaped(id), "-title\">", escaped(title));
     if (!remark.empty()) {
       out_.put(" <small>", escaped(remark), "</small>");
     }
@@ -164,13 +170,15 @@ class HtmlReport {
     for (const auto& finding : record_.verdict.findings) {
       const Safe severity = escaped(core::name_of(finding.severity));
       out_.put("<article class=\"finding s-", severity, "\">\n<h3>",
-               escaped(core::name_of(finding.finding)), " <span class=\"sev\">", severity, "</span></h3>\n");
+               escaped(core::name_of(finding.finding)), " <span class=\"sev\">", severity,
+               "</span></h3>\n");
       if (!finding.headline.empty() && finding.headline != headline_of(record_)) {
         out_.put("<p>", escaped(finding.headline), "</p>\n");
       }
       bullets(finding.evidence, false);
       if (finding.runner_up) {
-        out_.put("<p><span class=\"label\">Runner-up</span> ", escaped(core::name_of(*finding.runner_up)));
+        out_.put("<p><span class=\"label\">Runner-up</span> ",
+                 escaped(core::name_of(*finding.runner_up)));
         if (!finding.runner_up_reason.empty()) {
           out_.put(": ", escaped(finding.runner_up_reason));
         }
@@ -224,8 +232,9 @@ class HtmlReport {
   }
 
   void site(std::string_view ordinal, const core::AccessSite& site) {
-    out_.put("<div class=\"site\">\n<h4>", escaped(ordinal), ": ", escaped(site.is_write ? "write" : "read"),
-             ", ", escaped(site.async_proxy ? "async" : "generic"), " proxy</h4>\n");
+    out_.put("<div class=\"site\">\n<h4>", escaped(ordinal), ": ",
+             escaped(site.is_write ? "write" : "read"), ", ",
+             escaped(site.async_proxy ? "async" : "generic"), " proxy</h4>\n");
     if (!site.actor.empty()) {
       out_.put("<p>by ", escaped(site.actor), "</p>\n");
     }
@@ -244,8 +253,8 @@ class HtmlReport {
     open_section("races", "Races", "accesses that nothing orders");
     for (std::size_t i = 0; i < races.size(); ++i) {
       const core::RaceReport& race = races[i];
-      out_.put("<article class=\"race\">\n<h3>", number(i + 1), ". ", escaped(kind_text(race.kind)), ", ",
-               escaped(memory_text(race)));
+      out_.put("<article class=\"race\">\n<h3>", number(i + 1), ". ", escaped(kind_text(race.kind)),
+               ", ", escaped(memory_text(race)));
       if (race.note_only) {
         out_.put(" <small>note</small>");
       }
@@ -271,8 +280,9 @@ class HtmlReport {
         open_section("stopped", "Not completed");
         open = true;
       }
-      out_.put("<p><span class=\"warn\">", escaped(core::name_of(result.status)), "</span> <span class=\"label\">(",
-               escaped(name), ")</span> ", escaped(result.message), "</p>\n");
+      out_.put("<p><span class=\"warn\">", escaped(core::name_of(result.status)),
+               "</span> <span class=\"label\">(", escaped(name), ")</span> ",
+               escaped(result.message), "</p>\n");
       bullets(result.details, true);
     };
     for (const auto& arm : record_.evidence.arms) {
@@ -288,8 +298,9 @@ class HtmlReport {
 
   std::string hover(const TileMap& map, const TileCell& cell) const {
     return fmt::format("{}: wrong in {}{}", TileMap::cell_name(cell), wrong_of_text(map, cell),
-                       cell.totals.bad_elements > 0 ? ", " + tile_details(cell.totals)
-                                                    : ", worst " + bound_text(cell.totals.worst_ratio));
+                       cell.totals.bad_elements > 0
+                           ? ", " + tile_details(cell.totals)
+                           : ", worst " + bound_text(cell.totals.worst_ratio));
   }
 
   void numeric_map(const TileMap& map) {
@@ -312,14 +323,16 @@ class HtmlReport {
         if (map.by_buffer) {
           out_.put("<th scope=\"row\">buffer ", number(row), "</th>");
         }
-        for (std::int64_t column = start; column < std::min(start + per_line, map.across); ++column) {
+        for (std::int64_t column = start; column < std::min(start + per_line, map.across);
+             ++column) {
           const TileCell& cell = map.at(row, column);
           if (!cell.present) {
             out_.put("<td class=\"none\"></td>");
             continue;
           }
-          out_.put("<td class=\"h", number(heat_level(map, cell)), "\" title=\"", escaped(hover(map, cell)),
-                   "\"><b>", escaped(TileMap::cell_name(cell)), "</b><span>",
+          out_.put("<td class=\"h", number(heat_level(map, cell)), "\" title=\"",
+                   escaped(hover(map, cell)), "\"><b>", escaped(TileMap::cell_name(cell)),
+                   "</b><span>",
                    escaped(map.failed() ? share_text(cell.totals.bad_trials, map.comparisons())
                                         : ratio_text(cell.totals.worst_ratio)),
                    "</span></td>");
@@ -350,7 +363,8 @@ class HtmlReport {
                  escaped(map.by_buffer ? fmt::format("buffer {}", row)
                                        : fmt::format("tile {}", map.at(row, b * band).first)),
                  "</text>");
-        for (std::int64_t column = b * band; column < std::min((b + 1) * band, map.across); ++column) {
+        for (std::int64_t column = b * band; column < std::min((b + 1) * band, map.across);
+             ++column) {
           const TileCell& cell = map.at(row, column);
           const std::int64_t x = kLabel + (column - b * band) * kPitch;
           if (!cell.present) {
@@ -360,9 +374,9 @@ class HtmlReport {
             clean += fmt::format("M{} {}h{}v{}h-{}z", x, y, kSide, kSide, kSide);
             continue;
           }
-          out_.put("<rect class=\"h", number(heat_level(map, cell)), "\" x=\"", number(x), "\" y=\"", number(y),
-                   "\" width=\"", number(kSide), "\" height=\"", number(kSide), "\"><title>",
-                   escaped(hover(map, cell)), "</title></rect>");
+          out_.put("<rect class=\"h", number(heat_level(map, cell)), "\" x=\"", number(x),
+                   "\" y=\"", number(y), "\" width=\"", number(kSide), "\" height=\"",
+                   number(kSide), "\"><title>", escaped(hover(map, cell)), "</title></rect>");
         }
         out_.put("\n");
       }
@@ -372,8 +386,8 @@ class HtmlReport {
     }
     out_.put("</svg></div>\n");
     if (map.bin_down * map.bin_across > 1) {
-      out_.put("<p class=\"note\">Each square is the worst of ", number(map.bin_down * map.bin_across),
-               " tiles.</p>\n");
+      out_.put("<p class=\"note\">Each square is the worst of ",
+               number(map.bin_down * map.bin_across), " tiles.</p>\n");
     }
   }
 
@@ -383,25 +397,28 @@ class HtmlReport {
       return;
     }
     const std::size_t shown = std::min(wrong.size(), kWrongTiles);
-    out_.put("<details><summary>", escaped(count_text(wrong.size(), "wrong tile")), " of ",
-             escaped(map.output), " as a table</summary>\n<div class=\"scroll\"><table><thead><tr>",
-             "<th scope=\"col\">tile</th><th scope=\"col\" class=\"num\">wrong in</th>",
-             "<th scope=\"col\" class=\"num\">wrong elements</th><th scope=\"col\" class=\"num\">worst</th>",
-             "<th scope=\"col\" class=\"num\">first</th><th scope=\"col\" class=\"num\">not finite</th>",
-             "<th scope=\"col\" class=\"num\">never written</th></tr></thead><tbody>\n");
+    out_.put(
+        "<details><summary>", escaped(count_text(wrong.size(), "wrong tile")), " of ",
+        escaped(map.output), " as a table</summary>\n<div class=\"scroll\"><table><thead><tr>",
+        "<th scope=\"col\">tile</th><th scope=\"col\" class=\"num\">wrong in</th>",
+        "<th scope=\"col\" class=\"num\">wrong elements</th><th scope=\"col\" "
+        "class=\"num\">worst</th>",
+        "<th scope=\"col\" class=\"num\">first</th><th scope=\"col\" class=\"num\">not finite</th>",
+        "<th scope=\"col\" class=\"num\">never written</th></tr></thead><tbody>\n");
     for (std::size_t i = 0; i < shown; ++i) {
       const core::TileTotals& totals = wrong[i]->totals;
-      out_.put("<tr><th scope=\"row\">", escaped(TileMap::cell_name(*wrong[i])), "</th><td class=\"num\">",
-               escaped(wrong_of_text(map, *wrong[i])), "</td><td class=\"num\">",
-               escaped(count_text(totals.bad_elements)), "</td><td class=\"num\">",
-               escaped(bound_text(totals.worst_ratio)), "</td><td class=\"num\">",
-               number(totals.first_bad_index), "</td><td class=\"num\">",
+      out_.put("<tr><th scope=\"row\">", escaped(TileMap::cell_name(*wrong[i])),
+               "</th><td class=\"num\">", escaped(wrong_of_text(map, *wrong[i])),
+               "</td><td class=\"num\">", escaped(count_text(totals.bad_elements)),
+               "</td><td class=\"num\">", escaped(bound_text(totals.worst_ratio)),
+               "</td><td class=\"num\">", number(totals.first_bad_index), "</td><td class=\"num\">",
                escaped(count_text(totals.not_finite)), "</td><td class=\"num\">",
                escaped(count_text(totals.poison)), "</td></tr>\n");
     }
     out_.put("</tbody></table></div>\n");
     if (shown < wrong.size()) {
-      out_.put("<p class=\"note\">", escaped(count_text(wrong.size() - shown)), " more are in the JSON record.</p>");
+      out_.put("<p class=\"note\">", escaped(count_text(wrong.size() - shown)),
+               " more are in the JSON record.</p>");
     }
     out_.put("</details>\n");
   }
@@ -415,12 +432,15 @@ class HtmlReport {
                  any_failed ? "share of trials in which a tile was wrong"
                             : "none was wrong; worst error as a fraction of the bound");
     if (any_failed) {
-      out_.put("<ul class=\"legend\" aria-label=\"Shades\"><li class=\"h0\">never</li><li class=\"h1\">under 1 %</li>",
-               "<li class=\"h2\">under 10 %</li><li class=\"h3\">under 50 %</li><li class=\"h4\">more</li></ul>\n");
+      out_.put("<ul class=\"legend\" aria-label=\"Shades\"><li class=\"h0\">never</li><li "
+               "class=\"h1\">under 1 %</li>",
+               "<li class=\"h2\">under 10 %</li><li class=\"h3\">under 50 %</li><li "
+               "class=\"h4\">more</li></ul>\n");
     }
     out_.put("<div class=\"maps\">\n");
     for (const auto& map : maps_) {
-      const bool numeric = map.down * map.across <= kNumericCells && map.bin_down * map.bin_across == 1;
+      const bool numeric =
+          map.down * map.across <= kNumericCells && map.bin_down * map.bin_across == 1;
       if (numeric) {
         out_.put("<figure>");
       } else {
@@ -448,12 +468,14 @@ class HtmlReport {
     close_section();
   }
 
-  // Destination down, source across; the number is the share of the wrong elements that the source explains.
+  // Destination down, source across; the number is the share of the wrong elements that the source
+  // explains.
   void matrix(const std::string& output, const std::vector<const core::ProvenanceEvidence*>& rows) {
     std::int64_t size = 0;
     for (const auto& map : maps_) {
       if (map.output == output) {
-        size = map.geometry.tiles_per_group > 0 ? map.geometry.tiles_per_group : map.geometry.tile_count();
+        size = map.geometry.tiles_per_group > 0 ? map.geometry.tiles_per_group
+                                                : map.geometry.tile_count();
       }
     }
     for (const auto* row : rows) {
@@ -462,10 +484,12 @@ class HtmlReport {
     if (size < 2 || size > kMatrixTiles) {
       return;
     }
-    out_.put("<figure><figcaption><strong>", escaped(output), "</strong> <span class=\"label\">row: the wrong tile; ",
-             "column: the tile whose data it held</span></figcaption>\n",
-             "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Provenance matrix of ",
-             escaped(output), "\"><table class=\"tiles matrix\"><thead><tr><td class=\"none\"></td>");
+    out_.put(
+        "<figure><figcaption><strong>", escaped(output),
+        "</strong> <span class=\"label\">row: the wrong tile; ",
+        "column: the tile whose data it held</span></figcaption>\n",
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Provenance matrix of ",
+        escaped(output), "\"><table class=\"tiles matrix\"><thead><tr><td class=\"none\"></td>");
     for (std::int64_t source = 0; source < size; ++source) {
       out_.put("<th scope=\"col\">tile ", number(source), "</th>");
     }
@@ -487,8 +511,12 @@ class HtmlReport {
         const double share = (*found)->wrong > 0 ? static_cast<double>((*found)->matched) /
                                                        static_cast<double>((*found)->wrong)
                                                  : 0.0;
-        out_.put("<td class=\"h", number(share >= 0.5 ? 4 : share >= 0.1 ? 3 : share >= 0.01 ? 2 : 1), "\">",
-                 escaped(share_text((*found)->matched, (*found)->wrong)), "</td>");
+        out_.put("<td class=\"h",
+                 number(share >= 0.5    ? 4
+                        : share >= 0.1  ? 3
+                        : share >= 0.01 ? 2
+                                        : 1),
+                 "\">", escaped(share_text((*found)->matched, (*found)->wrong)), "</td>");
       }
       out_.put("</tr>");
     }
@@ -543,20 +571,25 @@ class HtmlReport {
     }
   }
 
-  void chart(const core::ArmEvidence& arm, const RateAxis& axis, const std::vector<RateAxis::Tick>& ticks) {
-    const double rate = static_cast<double>(arm.result.failed) / static_cast<double>(arm.result.trials);
+  void chart(const core::ArmEvidence& arm, const RateAxis& axis,
+             const std::vector<RateAxis::Tick>& ticks) {
+    const double rate =
+        static_cast<double>(arm.result.failed) / static_cast<double>(arm.result.trials);
     out_.put("<svg aria-hidden=\"true\" focusable=\"false\">");
     axis_lines(ticks, axis);
     if (arm.result.failed > 0) {
-      const Safe low = percent(axis.place(arm.wilson95.low)), high = percent(axis.place(arm.wilson95.high));
-      out_.put("<line class=\"e\" x1=\"", low, "\" x2=\"", high, "\" y1=\"11\" y2=\"11\"/><line class=\"e\" x1=\"",
-               low, "\" x2=\"", low, "\" y1=\"7\" y2=\"15\"/><line class=\"e\" x1=\"", high, "\" x2=\"", high,
+      const Safe low = percent(axis.place(arm.wilson95.low)),
+                 high = percent(axis.place(arm.wilson95.high));
+      out_.put("<line class=\"e\" x1=\"", low, "\" x2=\"", high,
+               "\" y1=\"11\" y2=\"11\"/><line class=\"e\" x1=\"", low, "\" x2=\"", low,
+               "\" y1=\"7\" y2=\"15\"/><line class=\"e\" x1=\"", high, "\" x2=\"", high,
                "\" y1=\"7\" y2=\"15\"/><circle class=\"p\" cx=\"", percent(axis.place(rate)),
                "\" cy=\"11\" r=\"4\"/>");
     } else {
       const Safe high = percent(axis.place(arm.upper95));
-      out_.put("<line class=\"z\" x1=\"0\" x2=\"", high, "\" y1=\"11\" y2=\"11\" stroke-dasharray=\"3 3\"/>",
-               "<line class=\"z\" x1=\"", high, "\" x2=\"", high, "\" y1=\"6\" y2=\"16\"/>");
+      out_.put("<line class=\"z\" x1=\"0\" x2=\"", high,
+               "\" y1=\"11\" y2=\"11\" stroke-dasharray=\"3 3\"/>", "<line class=\"z\" x1=\"", high,
+               "\" x2=\"", high, "\" y1=\"6\" y2=\"16\"/>");
       if (!axis.logarithmic) {
         out_.put("<circle class=\"zp\" cx=\"0\" cy=\"11\" r=\"3.5\"/>");
       }
@@ -571,8 +604,8 @@ class HtmlReport {
       if ((ticks.size() - 1 - i) % step != 0) {
         continue;
       }
-      out_.put("<text y=\"12\" text-anchor=\"middle\" x=\"", percent(axis.place(ticks[i].rate)), "\">",
-               escaped(ticks[i].label), "</text>");
+      out_.put("<text y=\"12\" text-anchor=\"middle\" x=\"", percent(axis.place(ticks[i].rate)),
+               "\">", escaped(ticks[i].label), "</text>");
     }
     out_.put("</svg>");
   }
@@ -584,10 +617,13 @@ class HtmlReport {
     }
     const RateAxis axis = rate_axis_of(arms);
     const auto ticks = axis.ticks();
-    const bool any_raced = std::any_of(arms.begin(), arms.end(), [](const auto& a) { return a.result.raced > 0; });
-    open_section("arms", "Arms", "failure rates with 95 % Wilson intervals; nothing failed: 95 % upper bound");
+    const bool any_raced =
+        std::any_of(arms.begin(), arms.end(), [](const auto& a) { return a.result.raced > 0; });
+    open_section("arms", "Arms",
+                 "failure rates with 95 % Wilson intervals; nothing failed: 95 % upper bound");
     // Roles are spelled out because the phone layout makes a grid of the table.
-    out_.put("<table class=\"wide arms\" role=\"table\" aria-labelledby=\"arms-title\"><thead role=\"rowgroup\">",
+    out_.put("<table class=\"wide arms\" role=\"table\" aria-labelledby=\"arms-title\"><thead "
+             "role=\"rowgroup\">",
              "<tr role=\"row\"><th role=\"columnheader\" scope=\"col\">arm</th>",
              "<th role=\"columnheader\" scope=\"col\" class=\"num\">failed</th>");
     if (any_raced) {
@@ -618,7 +654,8 @@ class HtmlReport {
       out_.put("</th><td role=\"cell\" class=\"num count\" data-label=\"failed\">",
                escaped(count_text(result.failed) + " of " + count_text(result.trials)), "</td>");
       if (any_raced) {
-        out_.put("<td role=\"cell\" class=\"num raced\" data-label=\"raced\">", escaped(count_text(result.raced)),
+        out_.put("<td role=\"cell\" class=\"num raced\" data-label=\"raced\">",
+                 escaped(count_text(result.raced)),
                  "</td><td role=\"cell\" class=\"num wrong\" data-label=\"wrong values\">",
                  escaped(count_text(result.wrong_values)), "</td>");
       }
@@ -646,7 +683,8 @@ class HtmlReport {
   // A bar of `share` of a whole; full and red when it is over.
   void bar(double share) {
     const bool over = !(share <= 1.0);
-    out_.put("<svg class=\"bar\" aria-hidden=\"true\" focusable=\"false\"><rect width=\"100%\" height=\"100%\" rx=\"2\"/>",
+    out_.put("<svg class=\"bar\" aria-hidden=\"true\" focusable=\"false\"><rect width=\"100%\" "
+             "height=\"100%\" rx=\"2\"/>",
              "<rect height=\"100%\" rx=\"2\" class=\"");
     if (over) {
       out_.put("over");
@@ -675,28 +713,34 @@ class HtmlReport {
       } else {
         out_.put("<span class=\"warn\">nothing compared</span>");
       }
-      out_.put("</td><td class=\"mono\">", escaped(config.problem), "</td><td class=\"mono\">",
-               escaped(config.config));
-      if (!config.result.note.empty()) {
-        out_.put("<span class=\"note\">", escaped(config.result.note), "</span>");
-      }
-      out_.put("</td><td class=\"num\">", escaped(count_text(config.result.trials)), "</td><td class=\"num\">",
-               escaped(compared ? bound_text(worst.ratio) : "-"));
+      out_.put("</td><td class=\"num\">", escaped(compared ? bound_text(worst.ratio) : "-"));
       if (compared) {
         bar(worst.ratio);
       }
-      out_.put("</td><td class=\"num\">",
-               escaped(compared && std::isfinite(worst.ulps) ? fmt::format("{:.3g}", worst.ulps) : "-"),
-               "</td><td class=\"num\">",
-               escaped(compared && std::isfinite(worst.error) ? real_text(worst.error) : "-"), "</td></tr>\n");
+      out_.put("</td><td class=\"mono\">", escaped(problem_words_.without(config.problem)),
+               "</td><td class=\"mono\">", escaped(config_words_.without(config.config)));
+      if (!config.result.note.empty()) {
+        out_.put("<span class=\"note\">", escaped(config.result.note), "</span>");
+      }
+      out_.put(
+          "</td><td class=\"num\">", escaped(count_text(config.result.trials)),
+          "</td><td class=\"num\">",
+          escaped(compared && std::isfinite(worst.ulps) ? fmt::format("{:.3g}", worst.ulps) : "-"),
+          "</td><td class=\"num\">",
+          escaped(compared && std::isfinite(worst.error) ? real_text(worst.error) : "-"),
+          "</td></tr>\n");
     }
   }
 
   void config_table(bool failing, bool passing) {
-    out_.put("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Configurations\"><table class=\"wide\">",
-             "<thead><tr><th scope=\"col\">outcome</th><th scope=\"col\">problem</th><th scope=\"col\">config</th>",
-             "<th scope=\"col\" class=\"num\">trials</th><th scope=\"col\" class=\"num\">worst error</th>",
-             "<th scope=\"col\" class=\"num\">ulps</th><th scope=\"col\" class=\"num\">absolute</th></tr></thead><tbody>\n");
+    out_.put(
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Configurations\"><table "
+        "class=\"wide\">",
+        "<thead><tr><th scope=\"col\">outcome</th><th scope=\"col\" class=\"num\">worst error</th>",
+        "<th scope=\"col\">problem</th><th scope=\"col\">config</th><th scope=\"col\" "
+        "class=\"num\">trials</th>",
+        "<th scope=\"col\" class=\"num\">ulps</th><th scope=\"col\" "
+        "class=\"num\">absolute</th></tr></thead><tbody>\n");
     config_rows(failing, passing);
     out_.put("</tbody></table></div>\n");
   }
@@ -706,8 +750,21 @@ class HtmlReport {
     if (configs.empty()) {
       return;
     }
+    std::vector<std::string_view> problems, launches;
+    for (const auto& config : configs) {
+      problems.push_back(config.problem);
+      launches.push_back(config.config);
+    }
+    problem_words_ = CommonWords(problems);
+    config_words_ = CommonWords(launches);
     const RunTotals totals = totals_of(record_);
     open_section("configs", "Configurations", "worst error as a fraction of the derived bound");
+    for (const CommonWords* words : {&problem_words_, &config_words_}) {
+      if (!words->text().empty()) {
+        out_.put("<p><span class=\"label\">All with</span> <span class=\"mono\">",
+                 escaped(words->text()), "</span></p>\n");
+      }
+    }
     if (configs.size() <= kConfigRows || totals.failed_configs == configs.size()) {
       config_table(true, true);
     } else {
@@ -726,15 +783,21 @@ class HtmlReport {
     if (record_.bench.empty()) {
       return;
     }
-    open_section("timing", "Timing", "medians of graph replays and of single launches between events");
+    open_section("timing", "Timing",
+                 "medians of graph replays and of single launches between events");
     for (std::size_t i = 0; i < record_.bench.size();) {
       const std::string& problem = record_.bench[i].problem;
-      out_.put("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Timing of ", escaped(problem),
-               "\"><table class=\"wide timing\"><caption class=\"mono\">", escaped(problem),
-               "</caption><thead><tr><th scope=\"col\">program</th><th scope=\"col\" class=\"num\">graph us</th>",
-               "<th scope=\"col\" class=\"num\">spread</th><th scope=\"col\" class=\"num\">event us</th>",
-               "<th scope=\"col\" class=\"num\">spread</th><th scope=\"col\" class=\"num\">TB/s</th>",
-               "<th scope=\"col\" class=\"num\">of read ceiling</th><th scope=\"col\" class=\"num\">speed</th></tr></thead><tbody>\n");
+      out_.put(
+          "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Timing of ",
+          escaped(problem), "\"><table class=\"wide timing\"><caption class=\"mono\">",
+          escaped(problem),
+          "</caption><thead><tr><th scope=\"col\">program</th><th scope=\"col\" "
+          "class=\"num\">graph us</th>",
+          "<th scope=\"col\" class=\"num\">spread</th><th scope=\"col\" class=\"num\">event "
+          "us</th>",
+          "<th scope=\"col\" class=\"num\">spread</th><th scope=\"col\" class=\"num\">TB/s</th>",
+          "<th scope=\"col\" class=\"num\">of read ceiling</th><th scope=\"col\" "
+          "class=\"num\">speed</th></tr></thead><tbody>\n");
       for (; i < record_.bench.size() && record_.bench[i].problem == problem; ++i) {
         const core::BenchRow& row = record_.bench[i];
         const auto cell = [&](const std::string& text) {
@@ -743,10 +806,11 @@ class HtmlReport {
         const auto positive = [](double value, int decimals, std::string_view unit = "") {
           return value > 0.0 ? fmt::format("{:.{}f}{}", value, decimals, unit) : std::string("-");
         };
-        out_.put("<tr><th scope=\"row\">", escaped(row.name), " <span class=\"label\">", escaped(row.config),
-                 "</span>");
+        out_.put("<tr><th scope=\"row\">", escaped(row.name), " <span class=\"label\">",
+                 escaped(row.config), "</span>");
         if (row.contaminated) {
-          out_.put("<span class=\"note warn\">contaminated: spread above 10 %, no claim from this row</span>");
+          out_.put("<span class=\"note warn\">contaminated: spread above 10 %, no claim from this "
+                   "row</span>");
         }
         if (!row.note.empty()) {
           out_.put("<span class=\"note\">", escaped(row.note), "</span>");
@@ -757,8 +821,9 @@ class HtmlReport {
         cell(positive(row.median_event_us, 2));
         cell(percent_text(row.spread_event));
         cell(positive(row.tb_per_s, 2));
-        out_.put("<td class=\"num\">",
-                 escaped(row.fraction_of_ceiling > 0.0 ? percent_text(row.fraction_of_ceiling) : "-"));
+        out_.put(
+            "<td class=\"num\">",
+            escaped(row.fraction_of_ceiling > 0.0 ? percent_text(row.fraction_of_ceiling) : "-"));
         if (row.fraction_of_ceiling > 0.0) {
           bar(std::min(1.0, row.fraction_of_ceiling));
         }
@@ -768,7 +833,8 @@ class HtmlReport {
       }
       out_.put("</tbody></table></div>\n");
     }
-    out_.put("<p class=\"note\">Ceiling: the read-only bandwidth measured in the same run. Speed: baseline time over own time.</p>\n");
+    out_.put("<p class=\"note\">Ceiling: the read-only bandwidth measured in the same run. Speed: "
+             "baseline time over own time.</p>\n");
     close_section();
   }
 
@@ -780,16 +846,22 @@ class HtmlReport {
     std::stable_sort(rows.begin(), rows.end(),
                      [](const auto& a, const auto& b) { return waste_of(a) > waste_of(b); });
     open_section("accesses", "Memory accesses", "sectors or passes moved, against a dense layout");
-    out_.put("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Memory accesses\"><table class=\"wide\">",
-             "<thead><tr><th scope=\"col\">line</th><th scope=\"col\">access</th><th scope=\"col\" class=\"num\">lane stride</th>",
-             "<th scope=\"col\" class=\"num\">requests</th><th scope=\"col\" class=\"num\">moved</th>",
-             "<th scope=\"col\" class=\"num\">dense</th><th scope=\"col\" class=\"num\">waste</th></tr></thead><tbody>\n");
+    out_.put(
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Memory "
+        "accesses\"><table class=\"wide\">",
+        "<thead><tr><th scope=\"col\">line</th><th scope=\"col\">access</th><th scope=\"col\" "
+        "class=\"num\">lane stride</th>",
+        "<th scope=\"col\" class=\"num\">requests</th><th scope=\"col\" class=\"num\">moved</th>",
+        "<th scope=\"col\" class=\"num\">dense</th><th scope=\"col\" "
+        "class=\"num\">waste</th></tr></thead><tbody>\n");
     for (const auto& row : rows) {
       const double waste = waste_of(row);
-      out_.put("<tr><th scope=\"row\" class=\"mono\">", escaped(place_text(row.where)), "</th><td class=\"mono\">",
-               escaped(row.instruction), "</td><td class=\"num\">", number(row.lane_stride_bytes),
-               " B</td><td class=\"num\">", escaped(count_text(row.requests)), "</td><td class=\"num\">",
-               escaped(count_text(row.sectors)), "</td><td class=\"num\">", escaped(count_text(row.ideal_sectors)));
+      out_.put("<tr><th scope=\"row\" class=\"mono\">", escaped(place_text(row.where)),
+               "</th><td class=\"mono\">", escaped(row.instruction), "</td><td class=\"num\">",
+               number(row.lane_stride_bytes), " B</td><td class=\"num\">",
+               escaped(count_text(row.requests)), "</td><td class=\"num\">",
+               escaped(count_text(row.sectors)), "</td><td class=\"num\">",
+               escaped(count_text(row.ideal_sectors)));
       if (waste >= 2.0) {
         out_.put("</td><td class=\"num bad\">");
       } else {
@@ -830,13 +902,12 @@ class HtmlReport {
 
   const RunRecord& record_;
   std::vector<TileMap> maps_;
+  CommonWords problem_words_{{}}, config_words_{{}};  // of the configurations
   HtmlWriter out_;
 };
 
 }  // namespace
 
-std::string to_html(const core::RunRecord& record) {
-  return HtmlReport(record).html();
-}
+std::string to_html(const core::RunRecord& record) { return HtmlReport(record).html(); }
 
 }  // namespace faultline::reports

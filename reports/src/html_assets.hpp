@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Style and script of the HTML report. Colours meet WCAG AA (4.5:1) in both schemes: the browser test measures them.
+// Style and script of the HTML report. Colours meet WCAG AA (4.5:1) in both schemes: the browser
+// test measures them.
 #pragma once
 
 #include <string_view>
@@ -7,22 +8,30 @@
 namespace faultline::reports {
 
 inline constexpr std::string_view kStyle = R"css(
-:root{color-scheme:light dark;--bg:#fff;--surface:#f5f6f8;--text:#1b2027;--muted:#57606a;--line:#d5dae0;
+:root{color-scheme:light dark;--bg:#fff;--surface:#f5f6f8;--text:#1b2027;--muted:#57606a;
+--line:#d5dae0;
 --accent:#0b5cad;--fail:#b3261e;--pass:#176f31;--warn:#7d5200;--mark:#fff1c9;
---h0:#eef0f3;--h1:#fdedc9;--h2:#f8cd8d;--h3:#f0975f;--h4:#b92f24;--h0t:#57606a;--ht:#1b2027;--h4t:#fff}
-@media(prefers-color-scheme:dark){:root{--bg:#101317;--surface:#181c22;--text:#e4e8ed;--muted:#9ba5b1;--line:#2c333c;
+--h0:#eef0f3;--h1:#fdedc9;--h2:#f8cd8d;--h3:#f0975f;--h4:#b92f24;--h0t:#57606a;--ht:#1b2027;
+--h4t:#fff}
+@media(prefers-color-scheme:dark){:root{--bg:#101317;--surface:#181c22;--text:#e4e8ed;
+--muted:#9ba5b1;--line:#2c333c;
 --accent:#7fb8ff;--fail:#ff8f86;--pass:#74d98e;--warn:#ecc067;--mark:#463a17;
---h0:#1e242c;--h1:#40371f;--h2:#6a4a17;--h3:#974419;--h4:#c0362b;--h0t:#9ba5b1;--ht:#fff;--h4t:#fff}}
+--h0:#1e242c;--h1:#40371f;--h2:#6a4a17;--h3:#974419;--h4:#c0362b;--h0t:#9ba5b1;--ht:#fff;
+--h4t:#fff}}
 *{box-sizing:border-box}
 html{-webkit-text-size-adjust:100%}
-body{margin:0;background:var(--bg);color:var(--text);font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
+body{margin:0;background:var(--bg);color:var(--text);
+font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
 main,footer{max-width:76rem;margin:0 auto;padding:0 1.25rem}
-code,pre,.mono{font-family:ui-monospace,"SF Mono",Menlo,Consolas,"DejaVu Sans Mono",monospace;font-size:.867em}
+code,pre,.mono{font-family:ui-monospace,"SF Mono",Menlo,Consolas,"DejaVu Sans Mono",monospace;
+font-size:.867em}
 h1,h2,h3,h4,p,ul,dl,figure,pre{margin:0}
-h1{font-size:1.6rem;line-height:1.25;font-weight:650;letter-spacing:-.01em;max-width:52rem;margin:.5rem 0 0;
+h1{font-size:1.6rem;line-height:1.25;font-weight:650;letter-spacing:-.01em;max-width:52rem;
+margin:.5rem 0 0;
 text-wrap:balance}
 h2{font-size:1.1rem;font-weight:650;margin:0 0 .75rem}
-h2 small,h3 small,caption small{font-weight:400;color:var(--muted);font-size:.867rem;margin-left:.5rem}
+h2 small,h3 small,caption small{font-weight:400;color:var(--muted);font-size:.867rem;
+margin-left:.5rem}
 h3{font-size:1rem;font-weight:600;line-height:1.4}
 h4{font-size:.867rem;font-weight:600}
 a{color:var(--accent)}
@@ -33,7 +42,8 @@ section>h2{border-top:1px solid var(--line);padding-top:1.25rem}
 :focus-visible{outline:2px solid var(--accent);outline-offset:2px}
 header{padding:1.75rem 0 0}
 .verdict{display:flex;flex-wrap:wrap;align-items:center;gap:.25rem .75rem}
-.badge{font-weight:700;font-size:.867rem;letter-spacing:.06em;padding:.15rem .6rem;border-radius:4px;color:#fff}
+.badge{font-weight:700;font-size:.867rem;letter-spacing:.06em;padding:.15rem .6rem;
+border-radius:4px;color:#fff}
 .badge.fail,.badge.error{background:#b3261e}.badge.pass{background:#176f31}
 .badge.inconclusive,.badge.skipped{background:#7d5200}
 .class{font-weight:600}
@@ -42,34 +52,42 @@ header{padding:1.75rem 0 0}
 .facts dt{color:var(--muted)}
 .facts dd{margin:0;overflow-wrap:anywhere}
 .alert{border-left:3px solid var(--warn);padding:.25rem .75rem;margin-top:1rem;color:var(--warn)}
-nav ul{list-style:none;padding:0;display:flex;flex-wrap:wrap;gap:.25rem 1.1rem;margin-top:1.25rem;font-size:.933rem}
-.command{display:flex;align-items:flex-start;gap:.75rem;background:var(--surface);border:1px solid var(--line);
+nav ul{list-style:none;padding:0;display:flex;flex-wrap:wrap;gap:.25rem 1.1rem;margin-top:1.25rem;
+font-size:.933rem}
+.command{display:flex;align-items:flex-start;gap:.75rem;background:var(--surface);
+border:1px solid var(--line);
 border-radius:6px;padding:.5rem .5rem .5rem .8rem;margin-top:.5rem}
 .command code{flex:1;min-width:0;overflow-wrap:anywhere;padding:.15rem 0}
-button{font:inherit;font-size:.867rem;color:var(--text);background:var(--bg);border:1px solid var(--line);
+button{font:inherit;font-size:.867rem;color:var(--text);background:var(--bg);
+border:1px solid var(--line);
 border-radius:5px;padding:.15rem .7rem;min-width:4.5rem;cursor:pointer}
 button:hover{border-color:var(--accent)}
-.finding{border-left:3px solid var(--muted);padding:.1rem 0 .1rem .9rem;margin-bottom:1.25rem;max-width:60rem}
+.finding{border-left:3px solid var(--muted);padding:.1rem 0 .1rem .9rem;margin-bottom:1.25rem;
+max-width:60rem}
 .finding.s-error{border-color:var(--fail)}.finding.s-warning{border-color:var(--warn)}
 .finding ul,.plain{padding-left:1.1rem;margin:.4rem 0}
 .finding li,.plain li{margin:.2rem 0;overflow-wrap:anywhere}
 .finding h3,.finding p{overflow-wrap:anywhere}
-.sev{font-weight:600;margin-left:.25rem}.s-error .sev{color:var(--fail)}.s-warning .sev{color:var(--warn)}
+.sev{font-weight:600;margin-left:.25rem}.s-error .sev{color:var(--fail)}
+.s-warning .sev{color:var(--warn)}
 .s-note .sev{color:var(--muted)}
 .label{color:var(--muted)}
 .race{border:1px solid var(--line);border-radius:8px;padding:.9rem 1rem 1rem;margin-bottom:1rem}
 .race h3,.race p{overflow-wrap:anywhere}
 .race>p{margin-top:.35rem;max-width:60rem}
-.sites{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:1rem 1.25rem;margin-top:.8rem}
+.sites{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));
+gap:1rem 1.25rem;margin-top:.8rem}
 .site{min-width:0}
 .site p{margin:.1rem 0}
 .site .mono{overflow-wrap:anywhere}
 .frame{margin-top:.5rem}
-pre{background:var(--surface);border-radius:6px;padding:.4rem 0;overflow-x:auto;line-height:1.45;margin-top:.2rem}
+pre{background:var(--surface);border-radius:6px;padding:.4rem 0;overflow-x:auto;line-height:1.45;
+margin-top:.2rem}
 pre code{display:block;width:max-content;min-width:100%;font-size:.8rem}
 pre .row{display:block;padding:0 .75rem;white-space:pre}
 pre .row.marked{background:var(--mark);box-shadow:inset 3px 0 var(--warn)}
-pre .n{display:inline-block;min-width:3.2em;padding-right:1em;text-align:right;color:var(--muted);user-select:none}
+pre .n{display:inline-block;min-width:3.2em;padding-right:1em;text-align:right;color:var(--muted);
+user-select:none}
 .marked .n{color:var(--text);font-weight:700}
 .scroll{overflow-x:auto}.scroll+.scroll{margin-top:1.25rem}
 .timing th[scope=row]{width:30%}
@@ -77,18 +95,22 @@ table{border-collapse:collapse;font-size:.933rem}
 table.wide{width:100%}
 caption{text-align:left;padding:0 0 .4rem;font-weight:600}
 th,td{text-align:left;padding:.28rem .9rem .28rem 0;vertical-align:baseline}
-thead th{font-weight:500;color:var(--muted);border-bottom:1px solid var(--line);white-space:nowrap;vertical-align:bottom}
+thead th{font-weight:500;color:var(--muted);border-bottom:1px solid var(--line);white-space:nowrap;
+vertical-align:bottom}
 tbody tr+tr>*{border-top:1px solid var(--line)}
 tbody th{font-weight:400}
 .num{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-.bad{color:var(--fail);font-weight:600}.good{color:var(--pass)}.warn{color:var(--warn)}.muted{color:var(--muted)}
+.bad{color:var(--fail);font-weight:600}.good{color:var(--pass)}.warn{color:var(--warn)}
+.muted{color:var(--muted)}
 .note{color:var(--muted);font-size:.867rem;display:block}.note.warn{color:var(--warn)}
 .maps{display:flex;flex-wrap:wrap;gap:1.5rem 2.5rem;align-items:flex-start}
 figure{min-width:0;max-width:100%}figure.drawn{flex:1 1 100%}
 figcaption{margin-bottom:.5rem;max-width:46rem}
 .tiles{border-collapse:separate;border-spacing:3px;margin-left:-3px}
-.tiles th{font-size:.867rem;color:var(--muted);font-weight:500;padding:.15rem .6rem .15rem 0;border:0}
-.tiles td{border:0!important;border-radius:5px;padding:.4rem .7rem;min-width:6.2rem;font-variant-numeric:tabular-nums}
+.tiles th{font-size:.867rem;color:var(--muted);font-weight:500;padding:.15rem .6rem .15rem 0;
+border:0}
+.tiles td{border:0!important;border-radius:5px;padding:.4rem .7rem;min-width:6.2rem;
+font-variant-numeric:tabular-nums}
 .tiles tr>*{border:0!important}
 .tiles td b{display:block;font-weight:500;font-size:.8rem}
 .tiles td span{font-weight:600;white-space:nowrap}
@@ -98,7 +120,8 @@ figcaption{margin-bottom:.5rem;max-width:46rem}
 .h3{background:var(--h3);color:var(--ht);fill:var(--h3)}
 .h4{background:var(--h4);color:var(--h4t);fill:var(--h4)}
 .none{background:none}
-.legend{display:flex;flex-wrap:wrap;gap:.35rem;list-style:none;padding:0;margin:.2rem 0 1rem;font-size:.8rem}
+.legend{display:flex;flex-wrap:wrap;gap:.35rem;list-style:none;padding:0;margin:.2rem 0 1rem;
+font-size:.8rem}
 .legend li{padding:.05rem .6rem;border-radius:4px}
 svg.map{display:block;min-width:36rem;width:100%;max-width:60rem;height:auto}
 svg.map text{font-size:9px;fill:var(--muted)}
@@ -116,7 +139,8 @@ summary{cursor:pointer;color:var(--accent);font-size:.933rem}
 .arms svg text{font-size:11px;fill:var(--muted)}
 .arms .g{stroke:var(--line)}
 .arms .e{stroke:var(--fail);stroke-width:2}.arms .p{fill:var(--fail)}
-.arms .z{stroke:var(--pass);stroke-width:2}.arms .zp{fill:var(--bg);stroke:var(--pass);stroke-width:2}
+.arms .z{stroke:var(--pass);stroke-width:2}.arms .zp{fill:var(--bg);stroke:var(--pass);
+stroke-width:2}
 footer{padding-top:2rem;padding-bottom:3rem;color:var(--muted);font-size:.867rem}
 footer h2{border-top:1px solid var(--line);padding-top:1.25rem;color:var(--text)}
 @media(max-width:44rem){
@@ -142,7 +166,8 @@ grid-template-areas:"name rate" "count interval" "raced wrong" "chart chart"}
 }
 @media print{:root{--bg:#fff;--surface:#f5f6f8;--text:#000;--muted:#444}body{font-size:10pt}
 nav,button,.skip{display:none!important}main,footer{max-width:none}
-.race,.finding,figure,tr{break-inside:avoid}*{-webkit-print-color-adjust:exact;print-color-adjust:exact}}
+.race,.finding,figure,tr{break-inside:avoid}*{-webkit-print-color-adjust:exact;
+print-color-adjust:exact}}
 )css";
 
 inline constexpr std::string_view kScript = R"js(

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HTML in which nothing is printed by accident: markup comes from string literals only, text is escaped.
+// HTML in which nothing is printed by accident: markup comes from string literals only, text is
+// escaped.
 #pragma once
 
 #include <fmt/format.h>
@@ -26,16 +27,10 @@ class Safe {
   std::string text_;
 };
 
-inline Safe escaped(std::string_view text) {
-  return Safe(escape_html(text));
-}
-inline Safe number(std::integral auto value) {
-  return Safe(fmt::format("{}", value));
-}
+inline Safe escaped(std::string_view text) { return Safe(escape_html(text)); }
+inline Safe number(std::integral auto value) { return Safe(fmt::format("{}", value)); }
 /// A place in [0, 1] as an SVG length: "37.25%".
-inline Safe percent(double share) {
-  return Safe(fmt::format("{:.2f}%", 100.0 * share));
-}
+inline Safe percent(double share) { return Safe(fmt::format("{:.2f}%", 100.0 * share)); }
 
 /// Appends literals and safe text; a std::string does not compile.
 class HtmlWriter {

@@ -125,9 +125,7 @@ std::string bound_text(double ratio) {
   return ratio_text(ratio) + (ratio > 1.0 ? " x bound" : " of bound");
 }
 
-std::string real_text(double value) {
-  return fmt::format("{:.4g}", value);
-}
+std::string real_text(double value) { return fmt::format("{:.4g}", value); }
 
 std::string duration_text(double seconds) {
   if (!(seconds >= 0.0)) {
@@ -159,8 +157,6 @@ std::string si_text(double value) {
   return fmt::format("{:.{}f}", value, value >= 99.5 || value == std::floor(value) ? 0 : 1);
 }
 
-std::string bytes_text(double bytes) {
-  return si_text(bytes) + (bytes >= 999.5 ? "B" : " B");
-}
+std::string bytes_text(double bytes) { return si_text(bytes) + (bytes >= 999.5 ? "B" : " B"); }
 
 }  // namespace faultline::reports

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers as people read them. Rounding never changes what a number says: a share is 0 % or 100 % only when it is
-// exactly that, bounds are rounded outwards, a rejected error never prints as 1.00 of the bound.
+// Numbers as people read them. Rounding never changes what a number says: a share is 0 % or 100 %
+// only when it is exactly that, bounds are rounded outwards, a rejected error never prints as 1.00
+// of the bound.
 #pragma once
 
 #include <cstdint>

@@ -19,30 +19,22 @@ namespace {
 
 std::string reason_of(int error) {
   switch (error) {
-  case ENOSPC:
-    return "the disk is full";
-  case EDQUOT:
-    return "the disk quota is used up";
-  case ENOENT:
-    return "its folder does not exist";
+  case ENOSPC: return "the disk is full";
+  case EDQUOT: return "the disk quota is used up";
+  case ENOENT: return "its folder does not exist";
   case EACCES:
-  case EPERM:
-    return "no permission";
-  case EROFS:
-    return "the file system is read-only";
-  case EISDIR:
-    return "it is a folder";
-  case ENOTDIR:
-    return "a part of its path is not a folder";
-  default:
-    return std::strerror(error);
+  case EPERM: return "no permission";
+  case EROFS: return "the file system is read-only";
+  case EISDIR: return "it is a folder";
+  case ENOTDIR: return "a part of its path is not a folder";
+  default: return std::strerror(error);
   }
 }
 
 [[noreturn]] void fail(const std::string& path, int error) {
-  throw core::EnvironmentError(
-      fmt::format("Cannot write '{}': {}. Give a path that can be written, or - for standard output.",
-                  path, reason_of(error)));
+  throw core::EnvironmentError(fmt::format(
+      "Cannot write '{}': {}. Give a path that can be written, or - for standard output.", path,
+      reason_of(error)));
 }
 
 // Everything, or errno.
@@ -83,7 +75,8 @@ void write_standard_output(std::string_view text) {
   }
 }
 
-// /dev/stdout and the like name an open file, not a place: a file renamed over it would not reach the reader.
+// /dev/stdout and the like name an open file, not a place: a file renamed over it would not reach
+// the reader.
 bool names_open_file(const std::string& path) {
   return path == "/dev/stdout" || path == "/dev/stderr" || path.rfind("/dev/fd/", 0) == 0 ||
          path.rfind("/proc/", 0) == 0;
@@ -154,14 +147,10 @@ void write_output(const std::string& path, std::string_view text) {
   }
   const std::string target = target_of(path);
   switch (kind_of(target)) {
-  case Kind::folder:
-    fail(path, EISDIR);
-  case Kind::special:
-    write_in_place(target, text);
-    return;
+  case Kind::folder: fail(path, EISDIR);
+  case Kind::special: write_in_place(target, text); return;
   case Kind::absent:
-  case Kind::regular:
-    break;
+  case Kind::regular: break;
   }
   Temporary temporary = open_temporary(path, target);
   int error = write_all(temporary.descriptor, text);
@@ -189,16 +178,14 @@ void check_writable(const std::string& path) {
   }
   const std::string target = target_of(path);
   switch (kind_of(target)) {
-  case Kind::folder:
-    fail(path, EISDIR);
+  case Kind::folder: fail(path, EISDIR);
   case Kind::special:
     if (::access(target.c_str(), W_OK) != 0) {
       fail(path, errno);
     }
     return;
   case Kind::absent:
-  case Kind::regular:
-    break;
+  case Kind::regular: break;
   }
   const Temporary temporary = open_temporary(path, target);
   ::close(temporary.descriptor);

@@ -13,26 +13,16 @@ constexpr int kGap = 2;  // blanks between columns
 
 std::string_view escape_of(Style style) {
   switch (style) {
-  case Style::plain:
-    return "";
-  case Style::bold:
-    return "\x1b[1m";
-  case Style::dim:
-    return "\x1b[2m";
-  case Style::red:
-    return "\x1b[31m";
-  case Style::green:
-    return "\x1b[32m";
-  case Style::yellow:
-    return "\x1b[33m";
-  case Style::cyan:
-    return "\x1b[36m";
-  case Style::fail_badge:
-    return "\x1b[1;37;41m";
-  case Style::pass_badge:
-    return "\x1b[1;30;42m";
-  case Style::warn_badge:
-    return "\x1b[1;30;43m";
+  case Style::plain: return "";
+  case Style::bold: return "\x1b[1m";
+  case Style::dim: return "\x1b[2m";
+  case Style::red: return "\x1b[31m";
+  case Style::green: return "\x1b[32m";
+  case Style::yellow: return "\x1b[33m";
+  case Style::cyan: return "\x1b[36m";
+  case Style::fail_badge: return "\x1b[1;37;41m";
+  case Style::pass_badge: return "\x1b[1;30;42m";
+  case Style::warn_badge: return "\x1b[1;30;43m";
   }
   return "";
 }
@@ -49,7 +39,8 @@ std::pair<std::string, std::string> split_at(const std::string& text, int column
   return {text.substr(0, i), text.substr(i)};
 }
 
-// Where to break a word that is wider than `room`: after the last '/', ',' ... that fits, else hard.
+// Where to break a word that is wider than `room`: after the last '/', ',' ... that fits, else
+// hard.
 std::pair<std::string, std::string> break_word(const std::string& word, int room) {
   auto [head, tail] = split_at(word, room);
   const std::size_t at = head.find_last_of("/,;:.-_=(");
@@ -60,8 +51,9 @@ std::pair<std::string, std::string> break_word(const std::string& word, int room
 }
 
 int columns_of(const Line& line) {
-  return std::accumulate(line.begin(), line.end(), 0,
-                         [](int sum, const Span& span) { return sum + reports::columns_of(span.text); });
+  return std::accumulate(line.begin(), line.end(), 0, [](int sum, const Span& span) {
+    return sum + reports::columns_of(span.text);
+  });
 }
 
 Line printable_line(const Line& line, bool unicode) {
@@ -72,15 +64,14 @@ Line printable_line(const Line& line, bool unicode) {
   return out;
 }
 
-std::string blanks(int n) {
-  return std::string(static_cast<std::size_t>(std::max(n, 0)), ' ');
-}
+std::string blanks(int n) { return std::string(static_cast<std::size_t>(std::max(n, 0)), ' '); }
 
 }  // namespace
 
 Page::Page(const TerminalOptions& options)
     : options_(options),
-      width_(std::clamp(options.width, TerminalOptions::kMinimumWidth, TerminalOptions::kMaximumWidth)) {}
+      width_(std::clamp(options.width, TerminalOptions::kMinimumWidth,
+                        TerminalOptions::kMaximumWidth)) {}
 
 std::string Page::glyph(std::string_view unicode, std::string_view ascii) const {
   return std::string(options_.unicode ? unicode : ascii);
@@ -116,8 +107,8 @@ void Page::emit(const Line& line, int indent) {
   last_blank_ = chosen.empty();
 }
 
-// Words with the style of their span. Several blanks count as one; a span that is kept stays one piece. Spans with no
-// blank between them stay together.
+// Words with the style of their span. Several blanks count as one; a span that is kept stays one
+// piece. Spans with no blank between them stay together.
 std::vector<Page::Piece> Page::pieces_of(const Line& line) const {
   std::vector<Piece> pieces;
   for (const auto& span : line) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines of styled text within a width: the one place that knows about columns, ANSI escapes and wrapping.
+// Lines of styled text within a width: the one place that knows about columns, ANSI escapes and
+// wrapping.
 #pragma once
 
 #include <string>
@@ -22,15 +23,15 @@ using Line = std::vector<Span>;
 
 struct Column {
   std::string title;
-  bool right = false;     ///< numbers
-  bool wraps = false;     ///< gives way when the table is too wide
+  bool right = false;  ///< numbers
+  bool wraps = false;  ///< gives way when the table is too wide
 };
 
 struct Table {
   std::vector<Column> columns;
   struct Row {
     std::vector<Line> cells;
-    Line note;            ///< printed below the row, indented and wrapped
+    Line note;  ///< printed below the row, indented and wrapped
   };
   std::vector<Row> rows;
 };
@@ -53,8 +54,8 @@ class Page {
   void verbatim(std::string_view text, int indent);
   /// One line, cut at the width with an ellipsis: for context that nobody measures.
   void cut(const Line& line, int indent);
-  /// Columns two blanks apart. Columns that wrap give way first; where even that does not fit, each row becomes a
-  /// block of "title value" lines.
+  /// Columns two blanks apart. Columns that wrap give way first; where even that does not fit, each
+  /// row becomes a block of "title value" lines.
   void table(const Table& table, int indent = 2);
   /// Columns that the table would take if nothing wrapped.
   static int natural_width(const Table& table, int indent, bool unicode);

@@ -35,9 +35,7 @@ Progress::Progress(std::FILE* stream, ProgressOptions options)
   started_ = rate_time_ = now();
 }
 
-Progress::~Progress() {
-  finish();
-}
+Progress::~Progress() { finish(); }
 
 double Progress::now() const {
   if (options_.clock) {
@@ -46,14 +44,16 @@ double Progress::now() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-std::string Progress::line(const ProgressState& state, double elapsed_s, double per_second, int width,
-                           bool unicode) {
+std::string Progress::line(const ProgressState& state, double elapsed_s, double per_second,
+                           int width, bool unicode) {
   const bool known = state.total > 0;
   const double share =
-      known ? std::min(1.0, static_cast<double>(state.done) / static_cast<double>(state.total)) : 0.0;
-  std::string facts = known ? fmt::format("{:3.0f} %  {}/{} {}", std::floor(100.0 * share),
-                                          count_text(state.done), count_text(state.total), state.unit)
-                            : fmt::format("{} {}", count_text(state.done), state.unit);
+      known ? std::min(1.0, static_cast<double>(state.done) / static_cast<double>(state.total))
+            : 0.0;
+  std::string facts = known
+                          ? fmt::format("{:3.0f} %  {}/{} {}", std::floor(100.0 * share),
+                                        count_text(state.done), count_text(state.total), state.unit)
+                          : fmt::format("{} {}", count_text(state.done), state.unit);
   if (state.failed > 0) {
     facts += fmt::format(", {} failed", count_text(state.failed));
   }
@@ -61,14 +61,15 @@ std::string Progress::line(const ProgressState& state, double elapsed_s, double 
   if (per_second > 0.0) {
     timing = fmt::format("  {}/s", si_text(per_second));
     if (known && state.done < state.total) {
-      timing += fmt::format("  {} left",
-                            duration_text(static_cast<double>(state.total - state.done) / per_second));
+      timing += fmt::format(
+          "  {} left", duration_text(static_cast<double>(state.total - state.done) / per_second));
     }
   }
   if (elapsed_s >= 0.0 && (!known || per_second <= 0.0 || state.done >= state.total)) {
     timing += fmt::format("  {}", duration_text(elapsed_s));
   }
-  // What matters less goes first when there is no room: the label is shortened, then the timing left out.
+  // What matters less goes first when there is no room: the label is shortened, then the timing
+  // left out.
   if (static_cast<int>(facts.size() + timing.size()) > width) {
     timing.clear();
   }

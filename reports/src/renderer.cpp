@@ -31,17 +31,17 @@ constexpr std::array<Renderer, 3> kRenderers = {{
 
 }  // namespace
 
-std::span<const Renderer> renderers() {
-  return kRenderers;
-}
+std::span<const Renderer> renderers() { return kRenderers; }
 
 const Renderer* find_renderer(std::string_view name) {
-  const auto found = std::find_if(kRenderers.begin(), kRenderers.end(),
-                                  [name](const Renderer& renderer) { return renderer.name == name; });
+  const auto found =
+      std::find_if(kRenderers.begin(), kRenderers.end(),
+                   [name](const Renderer& renderer) { return renderer.name == name; });
   return found == kRenderers.end() ? nullptr : &*found;
 }
 
-void write_report(const core::RunRecord& record, const Renderer& renderer, const std::string& path) {
+void write_report(const core::RunRecord& record, const Renderer& renderer,
+                  const std::string& path) {
   write_output(path, renderer.render(record));
 }
 

@@ -23,7 +23,8 @@ using State = std::array<std::uint32_t, 8>;
 void absorb(State& state, const unsigned char* block) {
   std::array<std::uint32_t, 64> w{};
   for (std::size_t i = 0; i < 16; ++i) {
-    w[i] = static_cast<std::uint32_t>(block[4 * i]) << 24 | static_cast<std::uint32_t>(block[4 * i + 1]) << 16 |
+    w[i] = static_cast<std::uint32_t>(block[4 * i]) << 24 |
+           static_cast<std::uint32_t>(block[4 * i + 1]) << 16 |
            static_cast<std::uint32_t>(block[4 * i + 2]) << 8 | block[4 * i + 3];
   }
   for (std::size_t i = 16; i < 64; ++i) {
@@ -61,7 +62,8 @@ std::string sha256_base64(std::string_view bytes) {
   padded.push_back(static_cast<char>(0x80));
   padded.append((120 - padded.size() % 64) % 64, '\0');
   for (int shift = 56; shift >= 0; shift -= 8) {
-    padded.push_back(static_cast<char>(static_cast<std::uint64_t>(bytes.size()) * 8 >> shift & 0xff));
+    padded.push_back(
+        static_cast<char>(static_cast<std::uint64_t>(bytes.size()) * 8 >> shift & 0xff));
   }
   for (std::size_t i = 0; i < padded.size(); i += 64) {
     absorb(state, reinterpret_cast<const unsigned char*>(padded.data()) + i);
@@ -70,7 +72,8 @@ std::string sha256_base64(std::string_view bytes) {
   for (std::size_t i = 0; i < 32; ++i) {
     digest[i] = state[i / 4] >> (24 - 8 * (i % 4)) & 0xff;
   }
-  constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  constexpr std::string_view kAlphabet =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string text;
   for (std::size_t i = 0; i < 33; i += 3) {
     const unsigned group = digest[i] << 16 | digest[i + 1] << 8 | digest[i + 2];

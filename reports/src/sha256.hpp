@@ -6,7 +6,8 @@
 
 namespace faultline::reports {
 
-/// SHA-256 (FIPS 180-4) of `bytes`, in base64: what a content security policy names a script or style by.
+/// SHA-256 (FIPS 180-4) of `bytes`, in base64: what a content security policy names a script or
+/// style by.
 std::string sha256_base64(std::string_view bytes);
 
 }  // namespace faultline::reports

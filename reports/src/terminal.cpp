@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cmath>
-#include <cctype>
 #include <cstdlib>
 #include <cstring>
 
@@ -24,9 +24,9 @@ namespace {
 
 using core::RunRecord;
 
-constexpr std::int64_t kMapCells = 1024;       // of one tile map
-constexpr std::size_t kMapsShown = 4;          // failing maps, unless verbose
-constexpr std::size_t kConfigRowsShown = 40;   // beyond, passing configs are summed up
+constexpr std::int64_t kMapCells = 1024;      // of one tile map
+constexpr std::size_t kMapsShown = 4;         // failing maps, unless verbose
+constexpr std::size_t kConfigRowsShown = 40;  // beyond, passing configs are summed up
 constexpr std::size_t kRacesShown = 8;
 constexpr std::size_t kStopsShown = 5;
 
@@ -58,33 +58,28 @@ class Report {
  private:
   static Style badge_of(core::Outcome outcome) {
     switch (outcome) {
-    case core::Outcome::pass:
-      return Style::pass_badge;
+    case core::Outcome::pass: return Style::pass_badge;
     case core::Outcome::fail:
-    case core::Outcome::error:
-      return Style::fail_badge;
+    case core::Outcome::error: return Style::fail_badge;
     case core::Outcome::inconclusive:
-    case core::Outcome::skipped:
-      return Style::warn_badge;
+    case core::Outcome::skipped: return Style::warn_badge;
     }
     return Style::plain;
   }
 
   static Style style_of(core::Severity severity) {
     switch (severity) {
-    case core::Severity::error:
-      return Style::red;
-    case core::Severity::warning:
-      return Style::yellow;
-    case core::Severity::note:
-      return Style::dim;
+    case core::Severity::error: return Style::red;
+    case core::Severity::warning: return Style::yellow;
+    case core::Severity::note: return Style::dim;
     }
     return Style::plain;
   }
 
   void verdict() {
     const core::Verdict& verdict = record_.verdict;
-    Line line{{fmt::format(" {} ", outcome_text(verdict.outcome)), badge_of(verdict.outcome), true}};
+    Line line{
+        {fmt::format(" {} ", outcome_text(verdict.outcome)), badge_of(verdict.outcome), true}};
     const bool passed = verdict.outcome == core::Outcome::pass;
     if (!verdict.findings.empty() && !passed) {
       line.push_back({" ", Style::plain, true});  // the badge ends in a blank of its own
@@ -97,8 +92,9 @@ class Report {
     if (!verdict.findings.empty() && passed) {
       const core::Finding& first = verdict.findings.front();
       line.push_back({"  ", Style::plain, true});
-      line.push_back({fmt::format("{}: {}", core::name_of(first.severity), core::name_of(first.finding)),
-                      style_of(first.severity)});
+      line.push_back(
+          {fmt::format("{}: {}", core::name_of(first.severity), core::name_of(first.finding)),
+           style_of(first.severity)});
     }
     page_.paragraph(line);
     const std::string headline = headline_of(record_);
@@ -166,8 +162,9 @@ class Report {
     }
   }
 
-  // Source lines around a frame of a race site, without the indentation that they share. Normally the line itself,
-  // cut at the width; verbose: the whole excerpt with line numbers, the marked line wrapped and never cut.
+  // Source lines around a frame of a race site, without the indentation that they share. Normally
+  // the line itself, cut at the width; verbose: the whole excerpt with line numbers, the marked
+  // line wrapped and never cut.
   void excerpt(const core::SourceLocation& where) {
     const core::SourceExcerpt* excerpt = find_excerpt(record_, where.file, where.line);
     if (!excerpt) {
@@ -196,8 +193,8 @@ class Report {
       const std::string gutter = fmt::format("{}{:>5}{}", line == where.line ? ">" : " ", line,
                                              page_.glyph(" \u2502 ", " | "));
       if (line == where.line) {
-        page_.paragraph({{gutter, Style::red, true}, {text, Style::bold, columns_of(text) < 60}}, kLabelEnd,
-                        kLabelEnd + 9);
+        page_.paragraph({{gutter, Style::red, true}, {text, Style::bold, columns_of(text) < 60}},
+                        kLabelEnd, kLabelEnd + 9);
       } else {
         page_.cut({{gutter + text, Style::dim}}, kLabelEnd);
       }
@@ -267,13 +264,15 @@ class Report {
                        {fmt::format(" ({})", name), Style::dim},
                        {result.message.empty() ? "" : ": " + result.message}},
                       2, 4);
-      const std::size_t lines = verbose_ ? result.details.size() : std::min<std::size_t>(8, result.details.size());
+      const std::size_t lines =
+          verbose_ ? result.details.size() : std::min<std::size_t>(8, result.details.size());
       for (std::size_t i = 0; i < lines; ++i) {
         page_.paragraph({{result.details[i]}}, 6, 8);
       }
       if (lines < result.details.size()) {
-        page_.paragraph({{fmt::format("{} more lines with -v", result.details.size() - lines), Style::dim}},
-                        6, 6);
+        page_.paragraph(
+            {{fmt::format("{} more lines with -v", result.details.size() - lines), Style::dim}}, 6,
+            6);
       }
     };
     for (const auto& arm : record_.evidence.arms) {
@@ -303,7 +302,8 @@ class Report {
     page_.paragraph(line, 2, 4);
   }
 
-  // Each cell with its number; false when that does not fit. A strip of tiles may take several lines.
+  // Each cell with its number; false when that does not fit. A strip of tiles may take several
+  // lines.
   bool numeric_map(const TileMap& map) {
     const bool strip = map.down == 1 && !map.by_buffer;
     if (map.across * map.down > (strip ? 16 : 64) || map.bin_across * map.bin_down > 1) {
@@ -354,13 +354,14 @@ class Report {
   void glyph_map(const TileMap& map) {
     constexpr int kLabel = 12;
     const std::int64_t room = page_.width() - 4 - kLabel;
-    const std::int64_t band = std::min(map.across, room >= 128 ? 128 : room >= 64 ? 64 : room / 16 * 16);
+    const std::int64_t band = std::min(map.across, room >= 128  ? 128
+                                                   : room >= 64 ? 64
+                                                                : room / 16 * 16);
     for (std::int64_t start = 0; start < map.across; start += band) {
       const std::int64_t end = std::min(start + band, map.across);
       for (std::int64_t row = 0; row < map.down; ++row) {
-        const std::string label =
-            map.by_buffer ? fmt::format("buffer {}", row)
-                          : fmt::format("tile {}", map.at(row, start).first);
+        const std::string label = map.by_buffer ? fmt::format("buffer {}", row)
+                                                : fmt::format("tile {}", map.at(row, start).first);
         Line line{{fmt::format("{:<{}}", label, kLabel), Style::dim, true}};
         for (std::int64_t column = start; column < end; ++column) {
           const TileCell& cell = map.at(row, column);
@@ -377,9 +378,10 @@ class Report {
     }
     page_.cut(legend, 0);
     if (map.bin_down * map.bin_across > 1) {
-      page_.paragraph({{fmt::format("each mark is the worst of {} tiles", map.bin_down * map.bin_across),
-                        Style::dim}},
-                      4, 4);
+      page_.paragraph(
+          {{fmt::format("each mark is the worst of {} tiles", map.bin_down * map.bin_across),
+            Style::dim}},
+          4, 4);
     }
   }
 
@@ -393,7 +395,8 @@ class Report {
                       4, 6);
     }
     if (shown < wrong.size()) {
-      page_.paragraph({{fmt::format("{} more wrong tiles with -v", wrong.size() - shown), Style::dim}}, 4, 4);
+      page_.paragraph(
+          {{fmt::format("{} more wrong tiles with -v", wrong.size() - shown), Style::dim}}, 4, 4);
     }
   }
 
@@ -409,11 +412,12 @@ class Report {
     std::size_t shown = 0;
     for (const auto& map : maps) {
       if (!map.failed()) {
-        page_.paragraph({{map.output, Style::bold},
-                         {fmt::format(" right in all {}: {}, worst {}", count_text(map.trials, "trial"),
-                                      count_text(map.compared_elements, "element"),
-                                      bound_text(map.worst_ratio))}},
-                        2, 4);
+        page_.paragraph(
+            {{map.output, Style::bold},
+             {fmt::format(" right in all {}: {}, worst {}", count_text(map.trials, "trial"),
+                          count_text(map.compared_elements, "element"),
+                          bound_text(map.worst_ratio))}},
+            2, 4);
         continue;
       }
       if (++shown > kMapsShown && !verbose_) {
@@ -427,7 +431,8 @@ class Report {
       worst_tiles(map, shares_shown);
     }
     if (shown > kMapsShown && !verbose_) {
-      page_.paragraph({{fmt::format("{} more maps with -v", shown - kMapsShown), Style::dim}}, 2, 2);
+      page_.paragraph({{fmt::format("{} more maps with -v", shown - kMapsShown), Style::dim}}, 2,
+                      2);
     }
   }
 
@@ -436,8 +441,11 @@ class Report {
     if (rows.empty()) {
       return;
     }
-    page_.heading("Whose data wrong tiles held", "which other tile's data explains the wrong elements");
-    Table table{{{"output"}, {"tile held"}, {"buffer"}, {"explains", true}, {"of wrong elements", true}}, {}};
+    page_.heading("Whose data wrong tiles held",
+                  "which other tile's data explains the wrong elements");
+    Table table{
+        {{"output"}, {"tile held"}, {"buffer"}, {"explains", true}, {"of wrong elements", true}},
+        {}};
     for (const auto& row : rows) {
       const bool matched = row.source >= 0;
       table.rows.push_back(
@@ -454,11 +462,13 @@ class Report {
   // The interval as a bar of `columns` columns: "--o--", or "--|" for an upper bound.
   Line bar(const core::ArmEvidence& arm, const RateAxis& axis, int columns) const {
     const auto cell = [&](double rate) {
-      return std::clamp(static_cast<int>(std::lround(axis.place(rate) * (columns - 1))), 0, columns - 1);
+      return std::clamp(static_cast<int>(std::lround(axis.place(rate) * (columns - 1))), 0,
+                        columns - 1);
     };
     std::vector<std::string> cells(static_cast<std::size_t>(columns), " ");
     const bool failed = arm.result.failed > 0;
-    const double rate = static_cast<double>(arm.result.failed) / static_cast<double>(arm.result.trials);
+    const double rate =
+        static_cast<double>(arm.result.failed) / static_cast<double>(arm.result.trials);
     const int low = failed ? cell(arm.wilson95.low) : 0;
     const int high = cell(failed ? arm.wilson95.high : arm.upper95);
     for (int i = low; i <= high; ++i) {
@@ -482,7 +492,9 @@ class Report {
     const bool any_raced =
         std::any_of(arms.begin(), arms.end(), [](const auto& arm) { return arm.result.raced > 0; });
     // Two columns more say why: how many trials had wrong values, how many a race.
-    Table table{{{"arm", false, true}, {"failed", true}, {"of", true}, {"rate", true}, {"95 % interval"}}, {}};
+    Table table{
+        {{"arm", false, true}, {"failed", true}, {"of", true}, {"rate", true}, {"95 % interval"}},
+        {}};
     if (any_raced) {
       const Column why[] = {{"raced", true}, {"wrong", true}};
       table.columns.insert(table.columns.begin() + 3, std::begin(why), std::end(why));
@@ -527,14 +539,15 @@ class Report {
     }
     const int room = page_.width() - Page::natural_width(table, 2, page_.unicode()) - 2;
     constexpr int kShortestBar = 12, kLongestBar = 48;
-    const bool draw = room >= kShortestBar &&
-                      std::any_of(arms.begin(), arms.end(), [](const auto& arm) { return has_rate(arm); });
+    const bool draw =
+        room >= kShortestBar &&
+        std::any_of(arms.begin(), arms.end(), [](const auto& arm) { return has_rate(arm); });
     if (draw) {
       const int columns = std::min(room, kLongestBar);
       const auto ticks = axis.ticks();
-      table.columns.push_back({fmt::format("{:<{}}{}", ticks.front().label,
-                                           columns - static_cast<int>(ticks.back().label.size()),
-                                           ticks.back().label)});
+      table.columns.push_back(
+          {fmt::format("{:<{}}{}", ticks.front().label,
+                       columns - static_cast<int>(ticks.back().label.size()), ticks.back().label)});
       for (std::size_t i = 0; i < arms.size(); ++i) {
         table.rows[i].cells.push_back(has_rate(arms[i]) ? bar(arms[i], axis, columns) : Line{});
       }
@@ -562,12 +575,13 @@ class Report {
                         const CommonWords& configs, bool ulps) const {
     const WorstError worst = worst_error_of(config.result);
     const bool compared = worst.compared > 0;
-    Table::Row row{{status_of(config),
-                    {{problems.without(config.problem)}},
-                    {{configs.without(config.config)}},
-                    {{count_text(config.result.trials)}},
-                    {{compared ? bound_text(worst.ratio) : "-", config.failed ? Style::red : Style::plain}}},
-                   {}};
+    Table::Row row{
+        {status_of(config),
+         {{problems.without(config.problem)}},
+         {{configs.without(config.config)}},
+         {{count_text(config.result.trials)}},
+         {{compared ? bound_text(worst.ratio) : "-", config.failed ? Style::red : Style::plain}}},
+        {}};
     if (ulps) {
       row.cells.push_back(
           {{compared && std::isfinite(worst.ulps) ? fmt::format("{:.3g}", worst.ulps) : "-"}});
@@ -638,7 +652,10 @@ class Report {
     }
     const bool all = verbose_ || configs.size() <= kConfigRowsShown;
     const bool ulps = page_.width() >= 100;
-    Table table{{{""}, {"problem", false, true}, {"config", false, true}, {"trials", true},
+    Table table{{{""},
+                 {"problem", false, true},
+                 {"config", false, true},
+                 {"trials", true},
                  {"worst error", true}},
                 {}};
     if (ulps) {
@@ -672,8 +689,13 @@ class Report {
     page_.heading("Timing", "medians of graph replays and of single launches between events");
     for (std::size_t i = 0; i < record_.bench.size();) {
       const std::string& problem = record_.bench[i].problem;
-      Table table{{{"", false, true}, {"graph us", true}, {"spread", true}, {"event us", true},
-                   {"TB/s", true}, {"ceiling", true}, {"speed", true}},
+      Table table{{{"", false, true},
+                   {"graph us", true},
+                   {"spread", true},
+                   {"event us", true},
+                   {"TB/s", true},
+                   {"ceiling", true},
+                   {"speed", true}},
                   {}};
       for (; i < record_.bench.size() && record_.bench[i].problem == problem; ++i) {
         const core::BenchRow& bench = record_.bench[i];
@@ -681,15 +703,18 @@ class Report {
         const auto number = [](double value, int decimals, std::string_view unit = "") {
           return value > 0.0 ? fmt::format("{:.{}f}{}", value, decimals, unit) : std::string("-");
         };
-        Table::Row row{{{{bench.name + (bench.config.empty() ? "" : " " + bench.config)}},
-                        {{number(bench.median_graph_us, 2), style}},
-                        {{percent_text(bench.spread_graph), style}},
-                        {{number(bench.median_event_us, 2), style}},
-                        {{number(bench.tb_per_s, 2), style}},
-                        {{bench.fraction_of_ceiling > 0.0 ? percent_text(bench.fraction_of_ceiling) : "-", style}},
-                        {{number(bench.ratio_to_baseline, 3, " x"), style}}},
-                       {}};
-        std::string note = bench.contaminated ? "contaminated: spread above 10 %, no claim from this row" : "";
+        Table::Row row{
+            {{{bench.name + (bench.config.empty() ? "" : " " + bench.config)}},
+             {{number(bench.median_graph_us, 2), style}},
+             {{percent_text(bench.spread_graph), style}},
+             {{number(bench.median_event_us, 2), style}},
+             {{number(bench.tb_per_s, 2), style}},
+             {{bench.fraction_of_ceiling > 0.0 ? percent_text(bench.fraction_of_ceiling) : "-",
+               style}},
+             {{number(bench.ratio_to_baseline, 3, " x"), style}}},
+            {}};
+        std::string note =
+            bench.contaminated ? "contaminated: spread above 10 %, no claim from this row" : "";
         if (!bench.note.empty()) {
           note += (note.empty() ? "" : "; ") + bench.note;
         }
@@ -701,7 +726,8 @@ class Report {
       page_.paragraph({{problem, Style::bold}}, 2, 4);
       page_.table(table, 4);
     }
-    page_.paragraph({{"ceiling: share of the read-only bandwidth of the same run; speed: baseline time / own time",
+    page_.paragraph({{"ceiling: share of the read-only bandwidth of the same run; speed: baseline "
+                      "time / own time",
                       Style::dim}},
                     2, 2);
   }
@@ -716,24 +742,28 @@ class Report {
     if (rows.empty()) {
       return;
     }
-    std::stable_sort(rows.begin(), rows.end(), [](const auto* a, const auto* b) {
-      return waste_of(*a) > waste_of(*b);
-    });
+    std::stable_sort(rows.begin(), rows.end(),
+                     [](const auto* a, const auto* b) { return waste_of(*a) > waste_of(*b); });
     if (!verbose_ && rows.size() > 6) {
       rows.resize(6);
     }
     page_.heading("Memory accesses", "sectors or passes moved, against a dense layout");
-    Table table{{{"line", false, true}, {"access", false, true}, {"lane stride", true}, {"moved", true},
-                 {"dense", true}, {"waste", true}},
+    Table table{{{"line", false, true},
+                 {"access", false, true},
+                 {"lane stride", true},
+                 {"moved", true},
+                 {"dense", true},
+                 {"waste", true}},
                 {}};
     for (const auto* access : rows) {
-      table.rows.push_back({{{{place_text(access->where, false)}},
-                             {{access->instruction}},
-                             {{fmt::format("{} B", access->lane_stride_bytes)}},
-                             {{count_text(access->sectors)}},
-                             {{count_text(access->ideal_sectors)}},
-                             {{waste_of(*access) > 0 ? fmt::format("{:.1f} x", waste_of(*access)) : "-"}}},
-                            {}});
+      table.rows.push_back(
+          {{{{place_text(access->where, false)}},
+            {{access->instruction}},
+            {{fmt::format("{} B", access->lane_stride_bytes)}},
+            {{count_text(access->sectors)}},
+            {{count_text(access->ideal_sectors)}},
+            {{waste_of(*access) > 0 ? fmt::format("{:.1f} x", waste_of(*access)) : "-"}}},
+           {}});
     }
     page_.table(table);
   }
@@ -799,15 +829,9 @@ TerminalOptions terminal_options_for(std::FILE* stream, ColorMode mode) {
   const bool terminal = is_capable_terminal(stream);
   const char* no_color = std::getenv("NO_COLOR");
   switch (mode) {
-  case ColorMode::automatic:
-    options.color = terminal && !(no_color && *no_color);
-    break;
-  case ColorMode::always:
-    options.color = true;
-    break;
-  case ColorMode::never:
-    options.color = false;
-    break;
+  case ColorMode::automatic: options.color = terminal && !(no_color && *no_color); break;
+  case ColorMode::always: options.color = true; break;
+  case ColorMode::never: options.color = false; break;
   }
   std::string locale = locale_from_environment();
   std::transform(locale.begin(), locale.end(), locale.begin(),
@@ -830,14 +854,15 @@ std::string render_terminal(const core::RunRecord& record, const TerminalOptions
   return Report(record, options).text(options.verbosity);
 }
 
-void print_terminal(const core::RunRecord& record, const TerminalOptions& options, std::FILE* stream) {
+void print_terminal(const core::RunRecord& record, const TerminalOptions& options,
+                    std::FILE* stream) {
   const std::string text = render_terminal(record, options);
   errno = 0;
-  const bool written = std::fwrite(text.data(), 1, text.size(), stream) == text.size() &&
-                       std::fflush(stream) == 0;
+  const bool written =
+      std::fwrite(text.data(), 1, text.size(), stream) == text.size() && std::fflush(stream) == 0;
   if (!written && errno != EPIPE) {
-    throw core::EnvironmentError(
-        fmt::format("The report could not be written to the terminal or pipe: {}.", std::strerror(errno)));
+    throw core::EnvironmentError(fmt::format(
+        "The report could not be written to the terminal or pipe: {}.", std::strerror(errno)));
   }
 }
 

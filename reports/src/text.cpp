@@ -11,8 +11,9 @@ namespace {
 
 constexpr char32_t kReplacement = 0xfffd;
 
-// Code points that every terminal font draws in one column: Latin, Greek, Cyrillic, punctuation, arrows,
-// mathematical operators, box drawing and blocks. Emoji among them (watch, hourglass, ...) are two columns wide.
+// Code points that every terminal font draws in one column: Latin, Greek, Cyrillic, punctuation,
+// arrows, mathematical operators, box drawing and blocks. Emoji among them (watch, hourglass, ...)
+// are two columns wide.
 bool takes_one_column(char32_t c) {
   constexpr std::array<std::pair<char32_t, char32_t>, 9> kRanges = {{{0x20, 0x7e},
                                                                      {0xa1, 0xac},
@@ -32,9 +33,7 @@ bool is_bidirectional_control(char32_t c) {
          (c >= 0x2066 && c <= 0x2069);
 }
 
-bool is_control(char32_t c) {
-  return c < 0x20 || (c >= 0x7f && c < 0xa0);
-}
+bool is_control(char32_t c) { return c < 0x20 || (c >= 0x7f && c < 0xa0); }
 
 }  // namespace
 
@@ -44,9 +43,11 @@ std::u32string decode_utf8(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
     const auto byte = [&](std::size_t k) { return static_cast<unsigned char>(text[k]); };
     const unsigned lead = byte(i);
-    const int length = lead < 0x80 ? 1 : lead >= 0xf0 && lead < 0xf5 ? 4 : lead >= 0xe0 && lead < 0xf0 ? 3
-                       : lead >= 0xc2 && lead < 0xe0                 ? 2
-                                                                     : 0;
+    const int length = lead < 0x80                   ? 1
+                       : lead >= 0xf0 && lead < 0xf5 ? 4
+                       : lead >= 0xe0 && lead < 0xf0 ? 3
+                       : lead >= 0xc2 && lead < 0xe0 ? 2
+                                                     : 0;
     bool good = length > 0 && i + static_cast<std::size_t>(length) <= text.size();
     char32_t code = length == 1 ? lead : lead & (0x7fu >> length);
     for (int k = 1; good && k < length; ++k) {
@@ -55,7 +56,8 @@ std::u32string decode_utf8(std::string_view text) {
       code = code << 6 | (next & 0x3f);
     }
     constexpr char32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
-    good = good && code >= kSmallest[length] && code <= 0x10ffff && !(code >= 0xd800 && code < 0xe000);
+    good =
+        good && code >= kSmallest[length] && code <= 0x10ffff && !(code >= 0xd800 && code < 0xe000);
     out.push_back(good ? code : kReplacement);
     i += good ? static_cast<std::size_t>(length) : 1;
   }

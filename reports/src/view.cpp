@@ -12,8 +12,9 @@
 namespace faultline::reports {
 namespace {
 
-void for_each_result(const core::RunRecord& record,
-                     const std::function<void(const core::TrialResult&, std::string_view scope)>& visit) {
+void for_each_result(
+    const core::RunRecord& record,
+    const std::function<void(const core::TrialResult&, std::string_view scope)>& visit) {
   for (const auto& arm : record.evidence.arms) {
     visit(arm.result, {});
   }
@@ -125,7 +126,8 @@ RunTotals totals_of(const core::RunRecord& record) {
     totals.skipped += result.skipped ? 1 : 0;
     const WorstError worst = worst_error_of(result);
     totals.compared_elements += worst.compared;
-    if (!worst.output.empty() && (totals.worst_output.empty() || !(worst.ratio <= totals.worst_ratio))) {
+    if (!worst.output.empty() &&
+        (totals.worst_output.empty() || !(worst.ratio <= totals.worst_ratio))) {
       totals.worst_ratio = worse(totals.worst_ratio, worst.ratio);
       totals.worst_output = worst.output;
     }
@@ -163,7 +165,8 @@ std::vector<TileMap> tile_maps_of(const core::RunRecord& record, std::int64_t ma
   std::vector<Gathered> gathered;
   for_each_result(record, [&](const core::TrialResult& result, std::string_view scope) {
     for (const auto& output : result.outputs) {
-      // Passing configs of a sweep have nothing to show tile by tile; failing ones of one geometry share a map.
+      // Passing configs of a sweep have nothing to show tile by tile; failing ones of one geometry
+      // share a map.
       const bool is_config = !scope.empty();
       if (output.tiles.empty() || (is_config && output.bad_elements == 0)) {
         continue;
@@ -232,10 +235,12 @@ std::string map_description(const TileMap& map) {
     text += " of " + map.geometry.tile_axis;
   }
   if (map.groups > 1) {
-    text += fmt::format(", {} groups folded into one", count_text(static_cast<std::uint64_t>(map.groups)));
+    text += fmt::format(", {} groups folded into one",
+                        count_text(static_cast<std::uint64_t>(map.groups)));
   }
   if (map.geometry.pipeline_depth > 0) {
-    text += ", through " + count_text(static_cast<std::uint64_t>(map.geometry.pipeline_depth), "buffer");
+    text += ", through " +
+            count_text(static_cast<std::uint64_t>(map.geometry.pipeline_depth), "buffer");
   }
   return text;
 }
@@ -312,7 +317,8 @@ RateAxis rate_axis_of(const std::vector<core::ArmEvidence>& arms) {
     if (!has_rate(arm)) {
       continue;
     }
-    const double rate = static_cast<double>(arm.result.failed) / static_cast<double>(arm.result.trials);
+    const double rate =
+        static_cast<double>(arm.result.failed) / static_cast<double>(arm.result.trials);
     if (rate > 0.0) {
       smallest_rate = smallest_rate > 0.0 ? std::min(smallest_rate, rate) : rate;
       smallest_end = std::min(smallest_end, arm.wilson95.low > 0.0 ? arm.wilson95.low : rate);
@@ -334,7 +340,8 @@ bool has_rate(const core::ArmEvidence& arm) {
          arm.result.status != core::ExecutionStatus::error;
 }
 
-const core::SourceExcerpt* find_excerpt(const core::RunRecord& record, std::string_view file, int line) {
+const core::SourceExcerpt* find_excerpt(const core::RunRecord& record, std::string_view file,
+                                        int line) {
   const core::SourceExcerpt* found = nullptr;
   for (const auto& excerpt : record.excerpts) {
     if (excerpt.file == file && line >= excerpt.first_line &&
@@ -356,12 +363,9 @@ std::string place_text(const core::SourceLocation& where, bool with_function) {
 
 std::string kind_text(core::RaceKind kind) {
   switch (kind) {
-  case core::RaceKind::read_after_write:
-    return "read after write";
-  case core::RaceKind::write_after_read:
-    return "write after read";
-  case core::RaceKind::write_after_write:
-    return "write after write";
+  case core::RaceKind::read_after_write: return "read after write";
+  case core::RaceKind::write_after_read: return "write after read";
+  case core::RaceKind::write_after_write: return "write after write";
   }
   return "race";
 }
@@ -420,16 +424,11 @@ std::string backend_text(const core::RunRecord& record) {
 
 std::string outcome_text(core::Outcome outcome) {
   switch (outcome) {
-  case core::Outcome::pass:
-    return "PASS";
-  case core::Outcome::fail:
-    return "FAIL";
-  case core::Outcome::inconclusive:
-    return "INCONCLUSIVE";
-  case core::Outcome::skipped:
-    return "SKIPPED";
-  case core::Outcome::error:
-    return "ERROR";
+  case core::Outcome::pass: return "PASS";
+  case core::Outcome::fail: return "FAIL";
+  case core::Outcome::inconclusive: return "INCONCLUSIVE";
+  case core::Outcome::skipped: return "SKIPPED";
+  case core::Outcome::error: return "ERROR";
   }
   return "UNKNOWN";
 }
@@ -463,21 +462,23 @@ std::vector<std::string> further_evidence_of(const core::RunRecord& record) {
   std::vector<std::string> lines;
   if (evidence.repeat && evidence.repeat->repeats > 0) {
     const auto& repeat = *evidence.repeat;
-    lines.push_back(fmt::format("{} of the same trial gave {}{}", count_text(repeat.repeats, "repeat"),
-                                repeat.distinct == 1 ? "the same bits each time"
-                                                     : count_text(repeat.distinct, "distinct output"),
-                                repeat.distinct > 1 && evidence.declared_deterministic
-                                    ? ", though the subject is declared deterministic"
-                                    : ""));
+    lines.push_back(
+        fmt::format("{} of the same trial gave {}{}", count_text(repeat.repeats, "repeat"),
+                    repeat.distinct == 1 ? "the same bits each time"
+                                         : count_text(repeat.distinct, "distinct output"),
+                    repeat.distinct > 1 && evidence.declared_deterministic
+                        ? ", though the subject is declared deterministic"
+                        : ""));
   }
   if (evidence.error_shape) {
     const auto& shape = *evidence.error_shape;
     if (shape.wrong_elements > 0) {
-      lines.push_back(fmt::format(
-          "{} examined: error {} in the median, {} at most; {} off by a power of two; {} never written",
-          count_text(shape.wrong_elements, "wrong element"), real_text(shape.median_error),
-          real_text(shape.largest_error), count_text(shape.power_of_two_errors),
-          count_text(shape.equal_poison)));
+      lines.push_back(fmt::format("{} examined: error {} in the median, {} at most; {} off by a "
+                                  "power of two; {} never written",
+                                  count_text(shape.wrong_elements, "wrong element"),
+                                  real_text(shape.median_error), real_text(shape.largest_error),
+                                  count_text(shape.power_of_two_errors),
+                                  count_text(shape.equal_poison)));
     }
     if (shape.rounding_explained > 0) {
       lines.push_back(fmt::format("{} differ from the rounded reference by an exact power of two: "
@@ -486,7 +487,8 @@ std::vector<std::string> further_evidence_of(const core::RunRecord& record) {
     }
   }
   for (const auto& fake : evidence.null_outputs_accepted) {
-    lines.push_back(fmt::format("an output of {} would also pass: the test proves nothing there", fake));
+    lines.push_back(
+        fmt::format("an output of {} would also pass: the test proves nothing there", fake));
   }
   std::uint64_t gate_samples = 0, input_sets = 0, distinct_outputs = 0;
   double gate_worst = 0.0;
@@ -497,8 +499,9 @@ std::vector<std::string> further_evidence_of(const core::RunRecord& record) {
     distinct_outputs += result.distinct_outputs;
   });
   if (gate_samples > 0) {
-    lines.push_back(fmt::format("device oracle against the host reference: worst relative difference {} in {}",
-                                real_text(gate_worst), count_text(gate_samples, "sampled trial")));
+    lines.push_back(
+        fmt::format("device oracle against the host reference: worst relative difference {} in {}",
+                    real_text(gate_worst), count_text(gate_samples, "sampled trial")));
   }
   if (input_sets > 0 && !evidence.repeat) {
     lines.push_back(fmt::format("{} gave {}", count_text(input_sets, "input set"),
@@ -566,9 +569,7 @@ CommonWords::CommonWords(const std::vector<std::string_view>& lines) {
   }
 }
 
-std::string CommonWords::text() const {
-  return fmt::format("{}", fmt::join(words_, " "));
-}
+std::string CommonWords::text() const { return fmt::format("{}", fmt::join(words_, " ")); }
 
 std::string CommonWords::without(std::string_view line) const {
   auto words = words_of(line);
@@ -580,14 +581,15 @@ std::vector<std::string> key_facts_of(const core::RunRecord& record) {
   const RunTotals totals = totals_of(record);
   std::vector<std::string> facts;
   if (totals.trials > 0) {
-    facts.push_back(totals.failed > 0 ? fmt::format("{} of {} trials failed", count_text(totals.failed),
-                                                    count_text(totals.trials))
-                                      : count_text(totals.trials, "trial") + ", none failed");
+    facts.push_back(totals.failed > 0
+                        ? fmt::format("{} of {} trials failed", count_text(totals.failed),
+                                      count_text(totals.trials))
+                        : count_text(totals.trials, "trial") + ", none failed");
   }
   if (totals.configs > 0) {
-    facts.push_back(totals.failed_configs > 0
-                        ? fmt::format("{} of {} configurations failed", totals.failed_configs, totals.configs)
-                        : count_text(totals.configs, "configuration"));
+    facts.push_back(totals.failed_configs > 0 ? fmt::format("{} of {} configurations failed",
+                                                            totals.failed_configs, totals.configs)
+                                              : count_text(totals.configs, "configuration"));
   } else if (totals.arms > 1) {
     facts.push_back(count_text(totals.arms, "arm"));
   }

@@ -43,7 +43,9 @@ TEST(Html, NeedsNothingElse) {
     const std::string page = to_html(record);
     EXPECT_FALSE(std::regex_search(page, outside)) << name;
     EXPECT_THAT(page, Not(HasSubstr("<link"))) << name;
-    EXPECT_THAT(page, HasSubstr("default-src 'none'; style-src 'sha256-" + sha256_base64(kStyle) + "'")) << name;
+    EXPECT_THAT(page,
+                HasSubstr("default-src 'none'; style-src 'sha256-" + sha256_base64(kStyle) + "'"))
+        << name;
     EXPECT_THAT(page, HasSubstr("script-src 'sha256-" + sha256_base64(kScript) + "'")) << name;
   }
 }
@@ -59,7 +61,8 @@ TEST(Html, IsOfModestSizeAndDeterministic) {
 TEST(Html, ShowsBothSitesWithTheMarkedLine) {
   const std::string page = to_html(samples::stress_shared_buffer());
   for (const char* line : {"214", "171", "152", "61", "38"}) {
-    EXPECT_THAT(page, HasSubstr(std::string("marked\" aria-current=\"true\"><span class=\"n\">") + line + "<"));
+    EXPECT_THAT(page, HasSubstr(std::string("marked\" aria-current=\"true\"><span class=\"n\">") +
+                                line + "<"));
   }
 }
 

@@ -34,7 +34,8 @@ class Output : public testing::Test {
     return text.str();
   }
   std::size_t entries() const {
-    return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
+    return static_cast<std::size_t>(
+        std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
   }
   static std::string message_of(const std::string& path) {
     try {
@@ -69,9 +70,11 @@ TEST_F(Output, KeepsPermissionsAndFollowsLinks) {
 }
 
 TEST_F(Output, SaysWhichPathAndWhy) {
-  EXPECT_THAT(message_of(folder_ / "absent" / "r.json"), AllOf(HasSubstr("r.json'"), HasSubstr("folder does not exist")));
+  EXPECT_THAT(message_of(folder_ / "absent" / "r.json"),
+              AllOf(HasSubstr("r.json'"), HasSubstr("folder does not exist")));
   EXPECT_THAT(message_of(folder_), HasSubstr("it is a folder"));
-  EXPECT_THAT(message_of("/dev/full"), AllOf(HasSubstr("'/dev/full'"), HasSubstr("the disk is full")));
+  EXPECT_THAT(message_of("/dev/full"),
+              AllOf(HasSubstr("'/dev/full'"), HasSubstr("the disk is full")));
   write_output(folder_ / "file", "x");
   EXPECT_THAT(message_of(folder_ / "file" / "r.json"), HasSubstr("not a folder"));
   EXPECT_THAT(message_of("/proc/version"), HasSubstr("Cannot write"));

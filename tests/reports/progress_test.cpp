@@ -30,7 +30,8 @@ TEST(Progress, HeartbeatIsOneLineEachTenSeconds) {
   const std::string text = written_to(file);
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
   EXPECT_EQ(text.find_first_of("\r\x1b"), std::string::npos);
-  EXPECT_EQ(text.substr(0, text.find('\n')), "random schedule   20 %  1,000/5,000 trials, 3 failed  100/s  40 s left");
+  EXPECT_EQ(text.substr(0, text.find('\n')),
+            "random schedule   20 %  1,000/5,000 trials, 3 failed  100/s  40 s left");
   std::fclose(file);
 }
 
@@ -73,7 +74,8 @@ TEST(Progress, LineFitsTheWidth) {
       EXPECT_LE(columns_of(Progress::line(state, 12.0, 34100.0, width, unicode)), width);
     }
   }
-  EXPECT_EQ(Progress::line(state, 12.0, 34100.0, 72, false), "memo...   12 %  123,456/1,000,000 trials, 42 failed  34.1 k/s  26 s left");
+  EXPECT_EQ(Progress::line(state, 12.0, 34100.0, 72, false),
+            "memo...   12 %  123,456/1,000,000 trials, 42 failed  34.1 k/s  26 s left");
 }
 
 TEST(Progress, DisabledPrintsNothing) {

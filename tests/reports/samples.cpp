@@ -16,7 +16,8 @@ constexpr const char* kKernelFile = "kernels/gla_decode/gla_decode_kernels.cuh";
 constexpr const char* kAsyncFile = "kernels/gla_decode/async_copy.cuh";
 
 Interval wilson(std::uint64_t failed, std::uint64_t trials) {
-  const double z = 1.959963984540054, n = static_cast<double>(trials), p = static_cast<double>(failed) / n;
+  const double z = 1.959963984540054, n = static_cast<double>(trials),
+               p = static_cast<double>(failed) / n;
   const double centre = (p + z * z / (2 * n)) / (1 + z * z / n);
   const double half = z / (1 + z * z / n) * std::sqrt(p * (1 - p) / n + z * z / (4 * n * n));
   return {failed == 0 ? 0.0 : centre - half, failed == trials ? 1.0 : centre + half};
@@ -36,7 +37,8 @@ ArmEvidence arm(std::string name, std::uint64_t failed, std::uint64_t trials) {
   return arm;
 }
 
-OutputTotals output(std::string name, Dtype dtype, TileGeometry geometry, std::uint64_t trials, double ratio) {
+OutputTotals output(std::string name, Dtype dtype, TileGeometry geometry, std::uint64_t trials,
+                    double ratio) {
   OutputTotals totals;
   totals.name = std::move(name);
   totals.dtype = dtype;
@@ -53,8 +55,8 @@ OutputTotals output(std::string name, Dtype dtype, TileGeometry geometry, std::u
   return totals;
 }
 
-void spoil(OutputTotals& totals, std::int64_t tile, std::uint64_t bad_trials, std::uint64_t elements,
-           double ratio, std::int64_t first) {
+void spoil(OutputTotals& totals, std::int64_t tile, std::uint64_t bad_trials,
+           std::uint64_t elements, double ratio, std::int64_t first) {
   TileTotals& t = totals.tiles[static_cast<std::size_t>(tile)];
   t.bad_trials += bad_trials;
   t.bad_elements += elements;
@@ -75,7 +77,8 @@ SourceExcerpt excerpt(std::string file, int first, int marked, std::vector<std::
   return {std::move(file), first, std::move(lines), marked};
 }
 
-RunRecord on_simulator(std::string command, std::string subject, std::string variant, std::string problem) {
+RunRecord on_simulator(std::string command, std::string subject, std::string variant,
+                       std::string problem) {
   RunRecord record;
   record.command = std::move(command);
   record.subject = std::move(subject);
@@ -88,14 +91,19 @@ RunRecord on_simulator(std::string command, std::string subject, std::string var
   record.evidence.backend = "simulator";
   record.evidence.backend_is_model = true;
   record.evidence.mode = record.command;
-  record.provenance = {"0.1.0", "2026-11-30T09:12:44Z", 8.21, "buildhost",
+  record.provenance = {"0.1.0",
+                       "2026-11-30T09:12:44Z",
+                       8.21,
+                       "buildhost",
                        "faultline " + record.command + " " + record.subject,
                        {"simulator", "PTX simulator (model of sm_90a)", "", "", 0, 0, true}};
   return record;
 }
 
-RunRecord on_h200(std::string command, std::string subject, std::string variant, std::string problem) {
-  RunRecord record = on_simulator(std::move(command), std::move(subject), std::move(variant), std::move(problem));
+RunRecord on_h200(std::string command, std::string subject, std::string variant,
+                  std::string problem) {
+  RunRecord record =
+      on_simulator(std::move(command), std::move(subject), std::move(variant), std::move(problem));
   record.evidence.backend = "cuda";
   record.evidence.backend_is_model = false;
   record.provenance.backend = {"cuda", "NVIDIA H200", "580.159.04", "13.0", 132, 62914560, false};
@@ -107,7 +115,8 @@ void add_shared_buffer_races(RunRecord& record) {
   AccessSite read;
   read.kernel = "gla_decode_bf16_bulk_shared_buffer";
   read.instruction = "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16";
-  read.where = {{kAsyncFile, 61, "load_matrix_x4_transposed"}, {kKernelFile, 214, "accumulate_output"}};
+  read.where = {{kAsyncFile, 61, "load_matrix_x4_transposed"},
+                {kKernelFile, 214, "accumulate_output"}};
   read.actor = "cta 0 warp 3 lane 4";
   AccessSite refill;
   refill.kernel = read.kernel;
@@ -126,42 +135,54 @@ void add_shared_buffer_races(RunRecord& record) {
   late.first = read;
   late.second = refill;
   late.count = 1024;
-  late.missing_edge =
-      "pass 2's first wait on empty_again[1] (phase 1) returns at once, so nothing orders the refill after the "
-      "arrivals on empty[1] with which pass 1's consumers release the slot.";
+  late.missing_edge = "pass 2's first wait on empty_again[1] (phase 1) returns at once, so nothing "
+                      "orders the refill after the "
+                      "arrivals on empty[1] with which pass 1's consumers release the slot.";
   RaceReport overlap = late;
   overlap.kind = RaceKind::write_after_write;
   overlap.first = load;
   overlap.count = 512;
-  overlap.missing_edge = "two bulk copies into the same slot are in flight: nothing waits for full[1] in between.";
+  overlap.missing_edge =
+      "two bulk copies into the same slot are in flight: nothing waits for full[1] in between.";
   record.evidence.races = {late, overlap};
   record.excerpts = {
-      excerpt(kAsyncFile, 59, 61,
-              {"// 4 8x8 matrices, transposed, from rows addressed by the 32 lanes.",
-               "__device__ __forceinline__ void load_matrix_x4_transposed(uint32_t (&d)[4], uint32_t row) {",
-               "  asm volatile(\"ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];\"",
-               "               : \"=r\"(d[0]), \"=r\"(d[1]), \"=r\"(d[2]), \"=r\"(d[3]) : \"r\"(row) : "
-               "\"memory\");"}),
+      excerpt(
+          kAsyncFile, 59, 61,
+          {"// 4 8x8 matrices, transposed, from rows addressed by the 32 lanes.",
+           "__device__ __forceinline__ void load_matrix_x4_transposed(uint32_t (&d)[4], uint32_t "
+           "row) {",
+           "  asm volatile(\"ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];\"",
+           "               : \"=r\"(d[0]), \"=r\"(d[1]), \"=r\"(d[2]), \"=r\"(d[3]) : \"r\"(row) : "
+           "\"memory\");"}),
       excerpt(kAsyncFile, 36, 38,
-              {"__device__ __forceinline__ void copy_bulk(uint32_t to, const void* from, uint32_t bytes,",
+              {"__device__ __forceinline__ void copy_bulk(uint32_t to, const void* from, uint32_t "
+               "bytes,",
                "                                          uint32_t barrier) {",
-               "  asm volatile(\"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], "
+               "  asm volatile(\"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+               "[%0], [%1], "
                "%2, [%3];\"",
-               "               :: \"r\"(to), \"l\"(from), \"r\"(bytes), \"r\"(barrier) : \"memory\");"}),
-      excerpt(kKernelFile, 212, 214,
-              {"    wait(full[slot], phase);                       // writer: the bulk copy of tile t",
-               "    uint32_t state[4];", "    load_matrix_x4_transposed(state, address_of(state_tiles[slot], lane));",
-               "    multiply_accumulate(output, query[t], state);  // [16, 16] x [16, 8]",
-               "    arrive(empty[slot]);                           // reader done: the producer may refill"}),
+               "               :: \"r\"(to), \"l\"(from), \"r\"(bytes), \"r\"(barrier) : "
+               "\"memory\");"}),
+      excerpt(
+          kKernelFile, 212, 214,
+          {"    wait(full[slot], phase);                       // writer: the bulk copy of tile t",
+           "    uint32_t state[4];",
+           "    load_matrix_x4_transposed(state, address_of(state_tiles[slot], lane));",
+           "    multiply_accumulate(output, query[t], state);  // [16, 16] x [16, 8]",
+           "    arrive(empty[slot]);                           // reader done: the producer may "
+           "refill"}),
       excerpt(kKernelFile, 169, 171,
-              {"    wait(empty_again[slot], phase ^ 1);  // fresh barriers: the first round returns at once",
+              {"    wait(empty_again[slot], phase ^ 1);  // fresh barriers: the first round "
+               "returns at once",
                "    expect(full_again[slot], kTileBytes);",
-               "    copy_bulk(state_tiles[slot], state + t * kTileElements, kTileBytes, full_again[slot]);",
+               "    copy_bulk(state_tiles[slot], state + t * kTileElements, kTileBytes, "
+               "full_again[slot]);",
                "    arrive(full_again[slot]);", "  }"}),
-      excerpt(kKernelFile, 150, 152,
-              {"    wait(empty[slot], phase ^ 1);", "    expect(full[slot], kTileBytes);",
-               "    copy_bulk(state_tiles[slot], state + t * kTileElements, kTileBytes, full[slot]);",
-               "    arrive(full[slot]);", "  }"})};
+      excerpt(
+          kKernelFile, 150, 152,
+          {"    wait(empty[slot], phase ^ 1);", "    expect(full[slot], kTileBytes);",
+           "    copy_bulk(state_tiles[slot], state + t * kTileElements, kTileBytes, full[slot]);",
+           "    arrive(full[slot]);", "  }"})};
 }
 
 }  // namespace
@@ -170,7 +191,8 @@ RunRecord stress_shared_buffer() {
   RunRecord record = on_simulator("stress", "gla_decode", "shared_buffer",
                                   "gla_decode b=1 h=1 dk=64 dv=64 dtype=bf16 scale=0.125");
   record.config = "stages=2 copy=bulk";
-  record.analysis_plan = "4 arms in this order, 500 trials each, fixed before the run; rates with Wilson 95 % intervals";
+  record.analysis_plan = "4 arms in this order, 500 trials each, fixed before the run; rates with "
+                         "Wilson 95 % intervals";
   record.module_hashes = {{"gla_decode_shared_buffer", "9f2c41d07be3a815"}};
   add_shared_buffer_races(record);
   struct {
@@ -200,33 +222,42 @@ RunRecord stress_shared_buffer() {
     a.result.outputs = {o, state};
     record.evidence.arms.push_back(a);
   }
-  record.evidence.provenance = {{1, "new_state", 1, 3, 501120, 499116, 2}, {1, "new_state", 0, 2, 7168, 7168, 2}};
+  record.evidence.provenance = {{1, "new_state", 1, 3, 501120, 499116, 2},
+                                {1, "new_state", 0, 2, 7168, 7168, 2}};
   record.evidence.error_shape = ErrorShapeEvidence{508288, 112, 0, 0.1172, 0.5928, 0};
   record.verdict.outcome = Outcome::fail;
   record.verdict.summary = "fail(race.async): pass 2 refills a buffer that pass 1 still reads";
   Finding race;
   race.finding = FindingClass::race_async;
-  race.headline = "A bulk copy refills state_tiles[1] while pass 1's consumers still read it: nothing orders the "
+  race.headline = "A bulk copy refills state_tiles[1] while pass 1's consumers still read it: "
+                  "nothing orders the "
                   "copy after the reads.";
-  race.evidence = {
-      "2 race reports, both on state_tiles, in 2,000 of 2,000 trials; 654 of these trials had right values.",
-      "Wrong values concentrate in new_state tile 1 (783 of 2,000 trials), which the pipeline keeps in buffer 1.",
-      "99.6 % of the 501,120 wrong elements in tile 1 equal the value computed from tile 3's data, the last "
-      "user of that buffer in pass 1.",
-      "The rate depends on when copies complete: 0 of 500 trials had wrong values with eager copies, 500 of 500 "
-      "with lazy ones."};
+  race.evidence = {"2 race reports, both on state_tiles, in 2,000 of 2,000 trials; 654 of these "
+                   "trials had right values.",
+                   "Wrong values concentrate in new_state tile 1 (783 of 2,000 trials), which the "
+                   "pipeline keeps in buffer 1.",
+                   "99.6 % of the 501,120 wrong elements in tile 1 equal the value computed from "
+                   "tile 3's data, the last "
+                   "user of that buffer in pass 1.",
+                   "The rate depends on when copies complete: 0 of 500 trials had wrong values "
+                   "with eager copies, 500 of 500 "
+                   "with lazy ones."};
   race.runner_up = FindingClass::race_shared;
-  race.runner_up_reason = "one side of each report is the async proxy, so a missing block barrier alone does not explain it";
-  race.advice = "Give pass 2 its own buffers, or let its producer wait for empty[slot] of pass 1 before the first copy.";
+  race.runner_up_reason = "one side of each report is the async proxy, so a missing block barrier "
+                          "alone does not explain it";
+  race.advice = "Give pass 2 its own buffers, or let its producer wait for empty[slot] of pass 1 "
+                "before the first copy.";
   record.verdict.findings = {race};
-  record.replay_lines = {"faultline replay " + record.evidence.arms[0].token,
-                         "faultline race gla_decode@shared_buffer b=1 h=1 dk=64 dv=64 dtype=bf16 --config "
-                         "stages=2,copy=bulk --seed 1"};
+  record.replay_lines = {
+      "faultline replay " + record.evidence.arms[0].token,
+      "faultline race gla_decode@shared_buffer b=1 h=1 dk=64 dv=64 dtype=bf16 --config "
+      "stages=2,copy=bulk --seed 1"};
   return record;
 }
 
 RunRecord stress_clean() {
-  RunRecord record = on_simulator("stress", "gla_decode", "clean", "gla_decode b=1 h=1 dk=64 dv=64 dtype=bf16 scale=0.125");
+  RunRecord record = on_simulator("stress", "gla_decode", "clean",
+                                  "gla_decode b=1 h=1 dk=64 dv=64 dtype=bf16 scale=0.125");
   record.config = "stages=2 copy=bulk";
   record.analysis_plan = "4 arms in this order, 500 trials each, fixed before the run";
   record.module_hashes = {{"gla_decode_clean", "07be3a8159f2c41d"}};
@@ -240,18 +271,21 @@ RunRecord stress_clean() {
   record.evidence.repeat = RepeatEvidence{100, 1};
   record.verdict.outcome = Outcome::pass;
   record.verdict.summary = "pass: no failure and no race in 2,000 race-checked trials";
-  record.replay_lines = {"faultline stress gla_decode b=1 h=1 dk=64 dv=64 dtype=bf16 --trials 2000 --seed 1"};
+  record.replay_lines = {
+      "faultline stress gla_decode b=1 h=1 dk=64 dv=64 dtype=bf16 --trials 2000 --seed 1"};
   return record;
 }
 
 namespace {
 
-ConfigEvidence gemv_cell(std::string problem, std::string config, std::int64_t rows, double ratio, std::int64_t tile_rows = 8) {
+ConfigEvidence gemv_cell(std::string problem, std::string config, std::int64_t rows, double ratio,
+                         std::int64_t tile_rows = 8) {
   ConfigEvidence cell;
   cell.problem = std::move(problem);
   cell.config = std::move(config);
   cell.result.trials = 3;
-  cell.result.outputs = {output("y", Dtype::f16, {rows, 1, tile_rows, 1, 0, 0, fmt::format("{} rows", tile_rows)}, 3, ratio)};
+  cell.result.outputs = {output(
+      "y", Dtype::f16, {rows, 1, tile_rows, 1, 0, 0, fmt::format("{} rows", tile_rows)}, 3, ratio)};
   cell.result.outputs[0].worst_rounded_error = 0.125;
   cell.rows = rows;
   cell.tile_rows = tile_rows;
@@ -261,18 +295,22 @@ ConfigEvidence gemv_cell(std::string problem, std::string config, std::int64_t r
 }
 
 RunRecord gemv_sweep(std::string variant, int dtypes) {
-  RunRecord record = on_simulator("verify", "gemv", std::move(variant), "gemv n=1024 k=1024 dtype=f16");
+  RunRecord record =
+      on_simulator("verify", "gemv", std::move(variant), "gemv n=1024 k=1024 dtype=f16");
   record.analysis_plan = "every config x every shape x every dtype, 3 input seeds each";
-  record.module_hashes = {{"gemv_f16", "1d07be3a8159f2c4"}, {"gemv_bf16", "59f2c41d07be3a81"}, {"gemv_f32", "e3a8159f2c41d07b"}};
+  record.module_hashes = {{"gemv_f16", "1d07be3a8159f2c4"},
+                          {"gemv_bf16", "59f2c41d07be3a81"},
+                          {"gemv_f32", "e3a8159f2c41d07b"}};
   const char* dtype_names[] = {"f16", "bf16", "f32"};
-  const char* configs[] = {"path=register rows=1", "path=register rows=4", "path=shared rows=8",
-                           "path=pipelined stages=1", "path=pipelined stages=2", "path=pipelined stages=3"};
+  const char* configs[] = {"path=register rows=1",    "path=register rows=4",
+                           "path=shared rows=8",      "path=pipelined stages=1",
+                           "path=pipelined stages=2", "path=pipelined stages=3"};
   int i = 0;
   for (int d = 0; d < dtypes; ++d) {
     for (const auto& [n, k] : {std::pair{1024, 1024}, {3001, 3000}, {256, 4099}}) {
       for (const char* config : configs) {
-        ConfigEvidence cell = gemv_cell(fmt::format("n={} k={} dtype={}", n, k, dtype_names[d]), config, n,
-                                        0.05 + 0.013 * (i++ * 7 % 17));
+        ConfigEvidence cell = gemv_cell(fmt::format("n={} k={} dtype={}", n, k, dtype_names[d]),
+                                        config, n, 0.05 + 0.013 * (i++ * 7 % 17));
         record.evidence.configs.push_back(cell);
       }
     }
@@ -290,8 +328,10 @@ RunRecord verify_gemv() {
   Finding rounding;
   rounding.finding = FindingClass::output_rounding;
   rounding.severity = Severity::note;
-  rounding.headline = "The largest error against the rounded reference is 0.125, exactly one fp16 step at that magnitude.";
-  rounding.evidence = {"1,284 accepted elements differ from the rounded reference by a power of two; all lie within the "
+  rounding.headline = "The largest error against the rounded reference is 0.125, exactly one fp16 "
+                      "step at that magnitude.";
+  rounding.evidence = {"1,284 accepted elements differ from the rounded reference by a power of "
+                       "two; all lie within the "
                        "rounding interval of the unrounded one."};
   rounding.runner_up = FindingClass::systematic_offset;
   rounding.runner_up_reason = "the error does not persist in fp32 outputs of the same kernel";
@@ -317,9 +357,10 @@ RunRecord verify_stage_sentinel() {
   Finding offset;
   offset.finding = FindingClass::systematic_offset;
   offset.headline = "The same error in all 18 configurations: the design is wrong, not one config.";
-  offset.evidence = {"Error vectors of all 18 configurations agree to 0.02 of the bound; correlation 1.0000.",
-                     "The worst error is 416 times the bound, so output rounding does not explain it.",
-                     "The error equals the sum over the first 256 elements of k, counted twice."};
+  offset.evidence = {
+      "Error vectors of all 18 configurations agree to 0.02 of the bound; correlation 1.0000.",
+      "The worst error is 416 times the bound, so output rounding does not explain it.",
+      "The error equals the sum over the first 256 elements of k, counted twice."};
   offset.runner_up = FindingClass::config;
   offset.runner_up_reason = "no configuration is right";
   record.verdict.findings = {offset};
@@ -337,7 +378,8 @@ RunRecord verify_dropped_tail() {
     auto& y = cell.result.outputs[0];
     for (std::int64_t tile = 0; tile < std::ssize(y.tiles); ++tile) {
       if (tile % 7 != 3) {
-        spoil(y, tile, 1 + static_cast<std::uint64_t>(tile % 3), 24, 12.0 + static_cast<double>(tile % 5), 8 * tile);
+        spoil(y, tile, 1 + static_cast<std::uint64_t>(tile % 3), 24,
+              12.0 + static_cast<double>(tile % 5), 8 * tile);
       }
     }
     cell.result.failed = cell.result.wrong_values = 3;
@@ -356,16 +398,31 @@ RunRecord verify_dropped_tail() {
 RunRecord verify_uncoalesced() {
   RunRecord record = gemv_sweep("uncoalesced", 1);
   record.evidence.configs.resize(6);
-  record.evidence.accesses = {
-      {{"kernels/gemv/gemv_kernels.cuh", 88, "load_row"}, "ld.global.nc.b16", MemorySpace::global, false, 4096, 131072, 8192, 2048},
-      {{"kernels/gemv/gemv_kernels.cuh", 91, "load_x"}, "ld.global.nc.v4.b32", MemorySpace::global, false, 512, 8192, 8192, 16}};
+  record.evidence.accesses = {{{"kernels/gemv/gemv_kernels.cuh", 88, "load_row"},
+                               "ld.global.nc.b16",
+                               MemorySpace::global,
+                               false,
+                               4096,
+                               131072,
+                               8192,
+                               2048},
+                              {{"kernels/gemv/gemv_kernels.cuh", 91, "load_x"},
+                               "ld.global.nc.v4.b32",
+                               MemorySpace::global,
+                               false,
+                               512,
+                               8192,
+                               8192,
+                               16}};
   record.verdict.outcome = Outcome::pass;
   record.verdict.summary = "pass: values are right, with 1 warning";
   Finding slow;
   slow.finding = FindingClass::slow_uncoalesced;
   slow.severity = Severity::warning;
-  slow.headline = "Loads at gemv_kernels.cuh:88 touch 16 times the sectors that a dense layout needs.";
-  slow.evidence = {"Neighbouring lanes are 2,048 bytes apart: each 2-byte load costs a 32-byte sector."};
+  slow.headline =
+      "Loads at gemv_kernels.cuh:88 touch 16 times the sectors that a dense layout needs.";
+  slow.evidence = {
+      "Neighbouring lanes are 2,048 bytes apart: each 2-byte load costs a 32-byte sector."};
   slow.advice = "Let lanes walk along k, the contiguous dimension.";
   record.verdict.findings = {slow};
   record.replay_lines = {"faultline verify gemv@uncoalesced n=1024 k=1024 dtype=f16 --seed 1"};
@@ -373,9 +430,11 @@ RunRecord verify_uncoalesced() {
 }
 
 RunRecord cuda_stress() {
-  RunRecord record = on_h200("stress", "gla_decode", "early_release", "gla_decode b=2 h=4 dk=64 dv=64 dtype=bf16 scale=0.125");
+  RunRecord record = on_h200("stress", "gla_decode", "early_release",
+                             "gla_decode b=2 h=4 dk=64 dv=64 dtype=bf16 scale=0.125");
   record.config = "stages=2 copy=tensor";
-  record.analysis_plan = "18 arms interleaved in blocks of 250 trials, order drawn from the seed, fixed before the run";
+  record.analysis_plan = "18 arms interleaved in blocks of 250 trials, order drawn from the seed, "
+                         "fixed before the run";
   record.module_hashes = {{"gla_decode_early_release", "d07be3a8159f2c41"}};
   record.provenance.duration_s = 754.0;
   struct {
@@ -402,11 +461,14 @@ RunRecord cuda_stress() {
   for (const auto& [name, failed, trials] : arms) {
     ArmEvidence a = arm(name, failed, std::max<std::uint64_t>(trials, 1));
     a.result.trials = trials;
-    OutputTotals o = output("o", Dtype::bf16, {8, 64, 1, 16, 4, 0, "16 columns of dv"}, trials, 0.33);
-    OutputTotals state = output("new_state", Dtype::bf16, {512, 64, 16, 64, 4, 2, "16 rows of dk"}, trials, 0.24);
+    OutputTotals o =
+        output("o", Dtype::bf16, {8, 64, 1, 16, 4, 0, "16 columns of dv"}, trials, 0.33);
+    OutputTotals state =
+        output("new_state", Dtype::bf16, {512, 64, 16, 64, 4, 2, "16 rows of dk"}, trials, 0.24);
     if (failed > 0) {
       for (int tile = 0; tile < 32; ++tile) {
-        spoil(o, tile, std::max<std::uint64_t>(1, failed / (2 + static_cast<unsigned>(tile % 4))), 16 * failed, 9.7, 16 * tile);
+        spoil(o, tile, std::max<std::uint64_t>(1, failed / (2 + static_cast<unsigned>(tile % 4))),
+              16 * failed, 9.7, 16 * tile);
       }
       o.bad_trials = failed;
     }
@@ -422,14 +484,18 @@ RunRecord cuda_stress() {
   batch.gate_samples = 100;
   batch.gate_worst = 3.1e-16;
   record.verdict.outcome = Outcome::fail;
-  record.verdict.summary = "fail(race.async): o is wrong in 224 of 1,276,500 trials, mostly under memory stress";
+  record.verdict.summary =
+      "fail(race.async): o is wrong in 224 of 1,276,500 trials, mostly under memory stress";
   Finding race;
   race.finding = FindingClass::race_async;
-  race.headline = "o is wrong in 224 of 1,276,500 trials, mostly under memory stress; repeats differ.";
-  race.evidence = {"The failure rate depends on memory stress: 111 of 60,000 against 0 of 5,000 (E = 4.1e+05, alpha = 0.01).",
+  race.headline =
+      "o is wrong in 224 of 1,276,500 trials, mostly under memory stress; repeats differ.";
+  race.evidence = {"The failure rate depends on memory stress: 111 of 60,000 against 0 of 5,000 (E "
+                   "= 4.1e+05, alpha = 0.01).",
                    "Wrong elements are whole groups of 16 columns: one warp's share of o."};
   race.runner_up = FindingClass::race_shared;
-  race.runner_up_reason = "a generic-proxy race would not vanish with a proxy fence; run `faultline race` to tell";
+  race.runner_up_reason =
+      "a generic-proxy race would not vanish with a proxy fence; run `faultline race` to tell";
   race.confidence = 0.7;
   Finding timing;
   timing.finding = FindingClass::nondeterminism_benign;
@@ -444,8 +510,10 @@ RunRecord bench_gemv() {
   RunRecord record = on_h200("bench", "gemv", "clean", "gemv n=7168 k=16384 dtype=f16");
   record.provenance.duration_s = 41.7;
   record.verdict.outcome = Outcome::pass;
-  record.verdict.summary = "pass: gemv@register is 1.03 to 1.92 times as fast as the best cuBLAS at 3 shapes";
-  record.analysis_plan = "200 samples of 20 launches, L2-cold (3 rotating buffers), methods interleaved";
+  record.verdict.summary =
+      "pass: gemv@register is 1.03 to 1.92 times as fast as the best cuBLAS at 3 shapes";
+  record.analysis_plan =
+      "200 samples of 20 launches, L2-cold (3 rotating buffers), methods interleaved";
   struct {
     const char* problem;
     double own, event, lt, ex, bytes;
@@ -453,7 +521,8 @@ RunRecord bench_gemv() {
                 {"gemv n=28672 k=8192 dtype=bf16", 104.02, 108.61, 107.94, 108.72, 469.8e6},
                 {"gemv n=1024 k=1024 dtype=f16", 2.11, 6.63, 4.06, 7.21, 2.1e6}};
   for (const auto& [problem, own, event, lt, ex, bytes] : shapes) {
-    const auto row = [&](const char* name, const char* config, double us, double event_us, double spread) {
+    const auto row = [&](const char* name, const char* config, double us, double event_us,
+                         double spread) {
       BenchRow r;
       r.problem = problem;
       r.name = name;
@@ -470,7 +539,8 @@ RunRecord bench_gemv() {
       return r;
     };
     record.bench.push_back(row("gemv@register", "rows=1 loads=4", own, event, 0.012));
-    record.bench.push_back(row("gemv@pipelined", "stages=3", own * 1.04, event * 1.03, own < 3 ? 0.134 : 0.019));
+    record.bench.push_back(
+        row("gemv@pipelined", "stages=3", own * 1.04, event * 1.03, own < 3 ? 0.134 : 0.019));
     record.bench.push_back(row("cublasLtMatmul", "best of 8", lt, lt + 7.1, 0.008));
     record.bench.push_back(row("cublasGemmEx", "", ex, ex + 7.3, 0.009));
   }
@@ -483,7 +553,8 @@ RunRecord unsupported() {
   ArmEvidence a = arm("round-robin, eager copies", 0, 1);
   a.result.trials = 0;
   a.result.status = ExecutionStatus::unsupported;
-  a.result.message = "theirs.ptx:118: the simulator does not know 'wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16'; "
+  a.result.message = "theirs.ptx:118: the simulator does not know "
+                     "'wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16'; "
                      "run on a GPU with --backend cuda, or leave that kernel out";
   record.evidence.arms = {a};
   record.verdict.outcome = Outcome::inconclusive;
@@ -498,27 +569,31 @@ RunRecord interrupted() {
   record.evidence.arms.resize(2);
   record.evidence.arms[1] = arm("round-robin, lazy copies", 0, 137);
   record.verdict.outcome = Outcome::inconclusive;
-  record.verdict.summary = "inconclusive: interrupted after 637 of 2,000 trials, none of which failed";
+  record.verdict.summary =
+      "inconclusive: interrupted after 637 of 2,000 trials, none of which failed";
   return record;
 }
 
 RunRecord deadlock() {
-  RunRecord record = on_simulator("stress", "gla_decode", "lost_arrival", "gla_decode b=1 h=1 dk=64 dv=64 dtype=bf16");
+  RunRecord record = on_simulator("stress", "gla_decode", "lost_arrival",
+                                  "gla_decode b=1 h=1 dk=64 dv=64 dtype=bf16");
   ArmEvidence a = arm("random schedule, lazy copies", 500, 500);
   a.result.abnormal = 500;
   a.result.wrong_values = 0;
   a.result.status = ExecutionStatus::deadlock;
   a.result.message = "deadlock after 18,204 steps: 8 warps wait and nothing can wake them";
   for (int warp = 0; warp < 8; ++warp) {
-    a.result.details.push_back(fmt::format("warp {} waits on mbarrier {}[0] phase {} (pending 1 of 128) at {}:{}", warp,
-                                           warp < 4 ? "full" : "empty", warp < 4 ? 1 : 0, kKernelFile, warp < 4 ? 212 : 150));
+    a.result.details.push_back(fmt::format(
+        "warp {} waits on mbarrier {}[0] phase {} (pending 1 of 128) at {}:{}", warp,
+        warp < 4 ? "full" : "empty", warp < 4 ? 1 : 0, kKernelFile, warp < 4 ? 212 : 150));
   }
   record.evidence.arms = {a};
   record.verdict.outcome = Outcome::fail;
   record.verdict.summary = "fail(hang): deadlock in 500 of 500 trials";
   Finding hang;
   hang.finding = FindingClass::hang;
-  hang.headline = "Deadlock: consumers wait for full[0], which lacks one arrival, while the producer waits for empty[0].";
+  hang.headline = "Deadlock: consumers wait for full[0], which lacks one arrival, while the "
+                  "producer waits for empty[0].";
   hang.evidence = {"8 of 8 warps blocked; 1 arrival missing on full[0] phase 1."};
   record.verdict.findings = {hang};
   record.replay_lines = {"faultline replay " + a.token};
@@ -526,15 +601,17 @@ RunRecord deadlock() {
 }
 
 RunRecord hostile() {
-  const std::string attack = "<script>document.title='owned'</script>\"'><img src=x onerror=alert(1)>&amp;\x1b[31m\a\xe2\x80\xae"
+  const std::string attack = "<script>document.title='owned'</script>\"'><img src=x "
+                             "onerror=alert(1)>&amp;\x1b[31m\a\xe2\x80\xae"
                              "\xff</pre></style></title>";
   RunRecord record = stress_shared_buffer();
   const auto spoil_text = [&](std::string& text) { text += attack; };
-  for (std::string* text : {&record.command, &record.subject, &record.variant, &record.problem, &record.config,
-                            &record.analysis_plan, &record.module_hashes[0].first, &record.module_hashes[0].second,
-                            &record.verdict.summary, &record.provenance.host, &record.provenance.started_at,
-                            &record.provenance.command_line, &record.provenance.faultline_version,
-                            &record.provenance.backend.device, &record.provenance.backend.driver}) {
+  for (std::string* text :
+       {&record.command, &record.subject, &record.variant, &record.problem, &record.config,
+        &record.analysis_plan, &record.module_hashes[0].first, &record.module_hashes[0].second,
+        &record.verdict.summary, &record.provenance.host, &record.provenance.started_at,
+        &record.provenance.command_line, &record.provenance.faultline_version,
+        &record.provenance.backend.device, &record.provenance.backend.driver}) {
     spoil_text(*text);
   }
   for (auto& finding : record.verdict.findings) {
@@ -577,21 +654,23 @@ RunRecord hostile() {
   for (auto& p : record.evidence.provenance) {
     spoil_text(p.output_name);
   }
-  record.evidence.configs = {gemv_cell("n=8" + attack, "c=1" + attack, 8, std::numeric_limits<double>::infinity())};
+  record.evidence.configs = {
+      gemv_cell("n=8" + attack, "c=1" + attack, 8, std::numeric_limits<double>::infinity())};
   record.evidence.configs[0].failed = true;
-  spoil(record.evidence.configs[0].result.outputs[0], 0, 3, 24, std::numeric_limits<double>::quiet_NaN(), 0);
+  spoil(record.evidence.configs[0].result.outputs[0], 0, 3, 24,
+        std::numeric_limits<double>::quiet_NaN(), 0);
   record.evidence.null_outputs_accepted = {"zeros" + attack};
-  record.evidence.accesses = {{{"f" + attack, 1, "g" + attack}, "ld" + attack, MemorySpace::global, false, 1, 32, 1, 64}};
-  record.bench = {{"p" + attack, "c" + attack, "n" + attack, 1, 0.2, 1, 0.1, 1, 1, 1, 1, true, "note" + attack}};
+  record.evidence.accesses = {
+      {{"f" + attack, 1, "g" + attack}, "ld" + attack, MemorySpace::global, false, 1, 32, 1, 64}};
+  record.bench = {{"p" + attack, "c" + attack, "n" + attack, 1, 0.2, 1, 0.1, 1, 1, 1, 1, true,
+                   "note" + attack}};
   for (auto& line : record.replay_lines) {
     spoil_text(line);
   }
   return record;
 }
 
-RunRecord empty() {
-  return {};
-}
+RunRecord empty() { return {}; }
 
 std::vector<Named> all() {
   return {{"stress_shared_buffer", stress_shared_buffer()},

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records as the rest of faultline makes them, written by hand: what reports are tested and looked at with.
+// Records as the rest of faultline makes them, written by hand: what reports are tested and looked
+// at with.
 #pragma once
 
 #include <string>
@@ -9,19 +10,19 @@
 
 namespace faultline::reports::samples {
 
-core::RunRecord stress_shared_buffer();    ///< simulator, fail(race.async), two races, provenance
-core::RunRecord stress_clean();            ///< simulator, pass, no failure
-core::RunRecord verify_gemv();             ///< pass with output_rounding, many configs
-core::RunRecord verify_stage_sentinel();   ///< fail(systematic_offset), the same in every config
-core::RunRecord verify_dropped_tail();     ///< fail(tail), tile maps with many tiles
-core::RunRecord verify_uncoalesced();      ///< pass with a warning and access statistics
-core::RunRecord cuda_stress();             ///< H200, 18 arms, rates over four decades, skipped arms
-core::RunRecord bench_gemv();              ///< timings, one of them contaminated
-core::RunRecord unsupported();             ///< inconclusive: an opcode that the simulator does not know
-core::RunRecord interrupted();             ///< Ctrl-C after the first arm
-core::RunRecord deadlock();                ///< fail(hang) with one line per blocked warp
-core::RunRecord hostile();                 ///< every string tries to break out of the report
-core::RunRecord empty();                   ///< a default record
+core::RunRecord stress_shared_buffer();   ///< simulator, fail(race.async), two races, provenance
+core::RunRecord stress_clean();           ///< simulator, pass, no failure
+core::RunRecord verify_gemv();            ///< pass with output_rounding, many configs
+core::RunRecord verify_stage_sentinel();  ///< fail(systematic_offset), the same in every config
+core::RunRecord verify_dropped_tail();    ///< fail(tail), tile maps with many tiles
+core::RunRecord verify_uncoalesced();     ///< pass with a warning and access statistics
+core::RunRecord cuda_stress();            ///< H200, 18 arms, rates over four decades, skipped arms
+core::RunRecord bench_gemv();             ///< timings, one of them contaminated
+core::RunRecord unsupported();  ///< inconclusive: an opcode that the simulator does not know
+core::RunRecord interrupted();  ///< Ctrl-C after the first arm
+core::RunRecord deadlock();     ///< fail(hang) with one line per blocked warp
+core::RunRecord hostile();      ///< every string tries to break out of the report
+core::RunRecord empty();        ///< a default record
 
 struct Named {
   std::string name;

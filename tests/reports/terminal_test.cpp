@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Golden tests: FAULTLINE_APPROVE=1 in the environment rewrites the files in golden/ instead of comparing.
+// Golden tests: FAULTLINE_APPROVE=1 in the environment rewrites the files in golden/ instead of
+// comparing.
 #include "faultline/reports/terminal.hpp"
 
 #include <fmt/format.h>
@@ -50,7 +51,8 @@ TEST_P(Golden, IsAsApproved) {
     if (sample.name != name) {
       continue;
     }
-    const std::string text = render_terminal(sample.record, {.width = width, .color = color, .unicode = color});
+    const std::string text =
+        render_terminal(sample.record, {.width = width, .color = color, .unicode = color});
     const std::string path =
         fmt::format("{}/{}.{}.{}", FAULTLINE_GOLDEN_DIR, name, width, color ? "ansi" : "txt");
     if (std::getenv("FAULTLINE_APPROVE")) {
@@ -60,16 +62,18 @@ TEST_P(Golden, IsAsApproved) {
     std::ifstream file(path);
     std::stringstream golden;
     golden << file.rdbuf();
-    EXPECT_EQ(text, golden.str()) << "not as in " << path << "; set FAULTLINE_APPROVE=1 to accept the new text";
+    EXPECT_EQ(text, golden.str()) << "not as in " << path
+                                  << "; set FAULTLINE_APPROVE=1 to accept the new text";
     return;
   }
   FAIL() << "no sample of that name";
 }
 
 INSTANTIATE_TEST_SUITE_P(Plain, Golden,
-                         testing::Combine(testing::Values("stress_shared_buffer", "stress_clean", "verify_gemv",
-                                                          "verify_dropped_tail", "verify_uncoalesced",
-                                                          "cuda_stress", "bench_gemv", "unsupported",
+                         testing::Combine(testing::Values("stress_shared_buffer", "stress_clean",
+                                                          "verify_gemv", "verify_dropped_tail",
+                                                          "verify_uncoalesced", "cuda_stress",
+                                                          "bench_gemv", "unsupported",
                                                           "interrupted", "deadlock", "empty"),
                                           testing::Values(80, 160), testing::Values(false)));
 INSTANTIATE_TEST_SUITE_P(Color, Golden,
@@ -80,10 +84,12 @@ TEST(Terminal, NoLineIsWiderThanThePageExceptCommands) {
   for (const auto& [name, record] : samples::all()) {
     for (const int width : {1, 60, 61, 72, 80, 100, 132, 160, 1000}) {
       for (const bool fancy : {false, true}) {
-        for (const Verbosity verbosity : {Verbosity::quiet, Verbosity::normal, Verbosity::verbose}) {
+        for (const Verbosity verbosity :
+             {Verbosity::quiet, Verbosity::normal, Verbosity::verbose}) {
           const std::string text = without_escapes(render_terminal(
               record, {.width = width, .color = fancy, .unicode = fancy, .verbosity = verbosity}));
-          const int limit = std::clamp(width, TerminalOptions::kMinimumWidth, TerminalOptions::kMaximumWidth);
+          const int limit =
+              std::clamp(width, TerminalOptions::kMinimumWidth, TerminalOptions::kMaximumWidth);
           bool replay = false;
           for (const auto& line : lines_of(text)) {
             replay = replay || line == "Replay";
@@ -99,7 +105,8 @@ TEST(Terminal, NoLineIsWiderThanThePageExceptCommands) {
 
 TEST(Terminal, WithoutColourThereIsNothingButPrintableAsciiAndNewlines) {
   for (const auto& [name, record] : samples::all()) {
-    const std::string text = render_terminal(record, {.width = 80, .verbosity = Verbosity::verbose});
+    const std::string text =
+        render_terminal(record, {.width = 80, .verbosity = Verbosity::verbose});
     for (const char c : text) {
       ASSERT_TRUE(c == '\n' || (c >= ' ' && c <= '~')) << name << ": " << static_cast<int>(c);
     }
@@ -111,7 +118,8 @@ TEST(Terminal, ColourChangesNoText) {
     const TerminalOptions plain{.width = 90, .color = false, .unicode = true};
     TerminalOptions colored = plain;
     colored.color = true;
-    EXPECT_EQ(without_escapes(render_terminal(record, colored)), render_terminal(record, plain)) << name;
+    EXPECT_EQ(without_escapes(render_terminal(record, colored)), render_terminal(record, plain))
+        << name;
   }
 }
 

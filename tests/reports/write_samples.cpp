@@ -23,7 +23,8 @@ int main(int argc, char** argv) {
       const std::string stem = fmt::format("{}/{}", argv[1], name);
       write_output(stem + ".html", to_html(record));
       for (const int width : {80, 160}) {
-        write_output(fmt::format("{}.{}.txt", stem, width), render_terminal(record, {.width = width}));
+        write_output(fmt::format("{}.{}.txt", stem, width),
+                     render_terminal(record, {.width = width}));
         write_output(fmt::format("{}.{}.ansi", stem, width),
                      render_terminal(record, {.width = width, .color = true, .unicode = true}));
       }

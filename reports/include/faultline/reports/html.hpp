@@ -8,8 +8,9 @@
 
 namespace faultline::reports {
 
-/// One self-contained page: no external resource, a content security policy that admits only its own style and
-/// script (by hash), light and dark, print and phone. Every string of the record is escaped. Deterministic.
+/// One self-contained page: no external resource, a content security policy that admits only its
+/// own style and script (by hash), light and dark, print and phone. Every string of the record is
+/// escaped. Deterministic.
 std::string to_html(const core::RunRecord& record);
 
 }  // namespace faultline::reports

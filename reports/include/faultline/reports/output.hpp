@@ -7,10 +7,11 @@
 
 namespace faultline::reports {
 
-/// Replace the file `path` by `text` in one step: a temporary file beside it is written, synced and renamed, so
-/// that a reader sees the old file or the new one. A symbolic link is followed; what is not a regular file (a pipe,
-/// /dev/stdout, /dev/full) is written in place. "-" is standard output.
-/// Throws EnvironmentError with path and reason: missing folder, no permission, full disk, a folder of that name.
+/// Replace the file `path` by `text` in one step: a temporary file beside it is written, synced and
+/// renamed, so that a reader sees the old file or the new one. A symbolic link is followed; what is
+/// not a regular file (a pipe, /dev/stdout, /dev/full) is written in place. "-" is standard output.
+/// Throws EnvironmentError with path and reason: missing folder, no permission, full disk, a folder
+/// of that name.
 void write_output(const std::string& path, std::string_view text);
 
 /// Check before hours of work that `path` can be written, without changing what is there.

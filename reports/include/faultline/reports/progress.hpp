@@ -11,9 +11,9 @@
 namespace faultline::reports {
 
 struct ProgressOptions {
-  bool enabled = true;            ///< false: prints nothing
-  bool updating = false;          ///< terminal: rewrite one line; otherwise one line each heartbeat
-  int width = 80;                 ///< columns, of the updating line
+  bool enabled = true;    ///< false: prints nothing
+  bool updating = false;  ///< terminal: rewrite one line; otherwise one line each heartbeat
+  int width = 80;         ///< columns, of the updating line
   bool color = false;
   bool unicode = false;
   double update_s = 0.1;          ///< updating line: shortest time between two redraws
@@ -26,14 +26,15 @@ ProgressOptions progress_options_for(std::FILE* stream);
 
 /// Where work stands.
 struct ProgressState {
-  std::string label;         ///< what is running: the arm or config
+  std::string label;  ///< what is running: the arm or config
   std::uint64_t done = 0;
-  std::uint64_t total = 0;   ///< 0: unknown; then neither share nor time left is shown
+  std::uint64_t total = 0;  ///< 0: unknown; then neither share nor time left is shown
   std::uint64_t failed = 0;
   std::string unit = "trials";
 };
 
-/// Prints progress to `stream`. Never throws and never fails the work: a broken stream is ignored. One thread.
+/// Prints progress to `stream`. Never throws and never fails the work: a broken stream is ignored.
+/// One thread.
 class Progress {
  public:
   Progress(std::FILE* stream, ProgressOptions options);
@@ -49,8 +50,8 @@ class Progress {
   void finish();
 
   /// The text of a line for `state` after `elapsed_s`, at most `width` columns.
-  static std::string line(const ProgressState& state, double elapsed_s, double per_second, int width,
-                          bool unicode);
+  static std::string line(const ProgressState& state, double elapsed_s, double per_second,
+                          int width, bool unicode);
 
  private:
   double now() const;
@@ -59,7 +60,7 @@ class Progress {
   ProgressOptions options_;
   double started_ = 0.0;
   std::optional<double> last_drawn_;
-  double rate_time_ = 0.0;          // start of the window that the rate is taken over
+  double rate_time_ = 0.0;  // start of the window that the rate is taken over
   std::uint64_t rate_done_ = 0;
   double rate_ = 0.0;
   bool line_shown_ = false;

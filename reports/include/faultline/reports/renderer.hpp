@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The formats that a record can be written in, as one table. A new format is one function and one line there.
+// The formats that a record can be written in, as one table. A new format is one function and one
+// line there.
 #pragma once
 
 #include <span>
