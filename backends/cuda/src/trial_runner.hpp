@@ -43,6 +43,7 @@ class TrialRunner {
   void allocate();
   void run_gate();
   void make_fixed_inputs();
+  void warm_up();
   void refill_pool(std::uint64_t trial, std::uint64_t trials_left);
   void make_reference(InputSet& set, std::uint64_t trial, std::uint32_t trials);
   void host_reference(InputSet& set, std::uint64_t trial, std::uint32_t trials);
