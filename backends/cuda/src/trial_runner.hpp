@@ -48,7 +48,6 @@ class TrialRunner {
   void make_reference(InputSet& set, std::uint64_t trial, std::uint32_t trials);
   void host_reference(InputSet& set, std::uint64_t trial, std::uint32_t trials);
   void prepare(InputSet& set, const abi::TrialRange& range, bool draw, bool poison);
-  void run_subject(InputSet& set, std::uint32_t trials, const AfterLaunch& after_launch);
   void issue_launch(std::uint64_t launch_index, const abi::TrialRange& range, bool capturing);
   CapturedLaunches capture(std::uint64_t first_set, std::uint32_t launches);
   void run_launches();
