@@ -95,7 +95,7 @@ void cp_async_wait_effect(Warp& warp, const Instruction& i, std::uint32_t mask) 
 // arrival may come later.
 void cp_async_mbarrier_effect(Warp& warp, const Instruction& i, std::uint32_t mask) {
   Machine& machine = *warp.cta->machine;
-  std::uint64_t addresses[kLanes];
+  std::uint64_t addresses[kLanes] = {};
   gather_addresses(warp, i, mask, addresses);
   for (std::uint32_t r = mask; r != 0; r &= r - 1) {
     const auto lane = static_cast<std::uint32_t>(__builtin_ctz(r));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ldmatrix, stmatrix, mma.sync. PTX ISA, "Warp-level Matrix Instructions": fragment layouts.
+#include <algorithm>
 #include <cstring>
 
 #include "exec/effects.hpp"
@@ -16,7 +17,7 @@ struct MatrixRows {
 
 MatrixRows find_rows(Warp& warp, const Instruction& i, AccessKind kind) {
   MatrixRows rows{};
-  std::uint64_t addresses[kLanes];
+  std::uint64_t addresses[kLanes] = {};
   const std::uint32_t lanes = i.vector == 4 ? kAllLanes : (1u << (8 * i.vector)) - 1;
   gather_addresses(warp, i, kAllLanes, addresses);
   check_alignment(warp, i, lanes, addresses, 16);
@@ -49,7 +50,8 @@ void load_matrix_effect(Warp& warp, const Instruction& i, std::uint32_t mask) {
   require_whole_warp(warp, i, mask);
   const MatrixRows rows = find_rows(warp, i, AccessKind::read);
   std::uint32_t result[4][kLanes];
-  for (int k = 0; k < i.vector; ++k) {
+  const int count = std::min<int>(i.vector, 4);
+  for (int k = 0; k < count; ++k) {
     for (int lane = 0; lane < 32; ++lane) {
       const int row = lane / 4, column = lane % 4 * 2;
       const std::uint8_t* const* matrix = rows.row + 8 * k;
@@ -58,7 +60,9 @@ void load_matrix_effect(Warp& warp, const Instruction& i, std::uint32_t mask) {
       result[k][lane] = static_cast<std::uint32_t>(high) << 16 | low;
     }
   }
-  for (int k = 0; k < i.vector; ++k) std::memcpy(warp.registers + i.d[static_cast<std::size_t>(k)], result[k], sizeof result[k]);
+  for (int k = 0; k < count; ++k) {
+    std::memcpy(warp.registers + i.d[static_cast<std::size_t>(k)], result[k], sizeof result[k]);
+  }
 }
 
 void store_matrix_effect(Warp& warp, const Instruction& i, std::uint32_t mask) {

@@ -86,7 +86,7 @@ void store_object(Warp& warp, const Instruction& i, const Object& object, std::u
 
 template <class M>
 void load(Warp& warp, const Instruction& i, std::uint32_t mask) {
-  alignas(64) std::uint64_t addresses[kLanes];
+  alignas(64) std::uint64_t addresses[kLanes] = {};
   gather_addresses(warp, i, mask, addresses);
   const std::uint32_t bytes = static_cast<std::uint32_t>(sizeof(M)) * i.vector;
   if (bytes > 1) check_alignment(warp, i, mask, addresses, bytes);
@@ -101,7 +101,7 @@ void load(Warp& warp, const Instruction& i, std::uint32_t mask) {
 
 template <class M>
 void store(Warp& warp, const Instruction& i, std::uint32_t mask) {
-  alignas(64) std::uint64_t addresses[kLanes];
+  alignas(64) std::uint64_t addresses[kLanes] = {};
   gather_addresses(warp, i, mask, addresses);
   const std::uint32_t bytes = static_cast<std::uint32_t>(sizeof(M)) * i.vector;
   if (bytes > 1) check_alignment(warp, i, mask, addresses, bytes);
@@ -118,7 +118,7 @@ void store(Warp& warp, const Instruction& i, std::uint32_t mask) {
 // Frames of threads: lane l sees its own bytes under the same address.
 template <class M, bool kStore>
 void access_local(Warp& warp, const Instruction& i, std::uint32_t mask) {
-  std::uint64_t addresses[kLanes];
+  std::uint64_t addresses[kLanes] = {};
   gather_addresses(warp, i, mask, addresses);
   const std::uint32_t bytes = static_cast<std::uint32_t>(sizeof(M)) * i.vector;
   if (bytes > 1) check_alignment(warp, i, mask, addresses, bytes);
@@ -131,7 +131,7 @@ void access_local(Warp& warp, const Instruction& i, std::uint32_t mask) {
 }
 
 void load_parameter_effect(Warp& warp, const Instruction& i, std::uint32_t mask) {
-  std::uint64_t addresses[kLanes];
+  std::uint64_t addresses[kLanes] = {};
   gather_addresses(warp, i, mask, addresses);
   const std::uint32_t bytes = static_cast<std::uint32_t>(i.bytes) * i.vector;
   for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1) {
@@ -187,7 +187,7 @@ std::uint16_t half_sum(std::uint16_t a, std::uint16_t b) {
 // Applies `update(old, lane)` lane by lane, in lane order.
 template <class T, class Update>
 void atomic_loop(Warp& warp, const Instruction& i, std::uint32_t mask, Update update) {
-  std::uint64_t addresses[kLanes];
+  std::uint64_t addresses[kLanes] = {};
   gather_addresses(warp, i, mask, addresses);
   check_alignment(warp, i, mask, addresses, sizeof(T));
   Machine& machine = *warp.cta->machine;

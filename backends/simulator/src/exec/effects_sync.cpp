@@ -136,7 +136,7 @@ class MbarrierOperation {
 };
 
 void mbarrier_effect(Warp& warp, const Instruction& i, std::uint32_t mask) {
-  std::uint64_t addresses[kLanes];
+  std::uint64_t addresses[kLanes] = {};
   gather_addresses(warp, i, mask, addresses);
   for (std::uint32_t rest = mask; rest != 0;) {
     const auto lane = static_cast<std::uint32_t>(__builtin_ctz(rest));

@@ -120,7 +120,7 @@ void check_alignment(Warp& warp, const Instruction& i, std::uint32_t mask,
 
 void notify_shared(Warp& warp, const Instruction& i, std::uint32_t mask, Cta& owner,
                    std::uint32_t offset, std::uint32_t bytes, AccessKind kind) {
-  std::uint64_t addresses[kLanes];
+  std::uint64_t addresses[kLanes] = {};
   for (std::uint64_t& address : addresses) address = offset;
   const AccessEvent event{&warp, &i, mask, addresses, bytes, kind, nullptr, &owner, false};
   for (Observer* observer : warp.cta->machine->observers()) observer->on_access(event);
@@ -129,7 +129,7 @@ void notify_shared(Warp& warp, const Instruction& i, std::uint32_t mask, Cta& ow
 void notify_access(Warp& warp, const Instruction& i, const Object& object, std::uint32_t mask,
                    const std::uint64_t* addresses, std::uint32_t bytes, AccessKind kind, bool dense) {
   if (!object.is_visible()) return;
-  std::uint64_t relative[kLanes];
+  std::uint64_t relative[kLanes] = {};
   const std::uint64_t* seen = addresses;
   if (object.owner != nullptr && object.base != 0) {
     for_each_lane(mask, [&](int l) { relative[l] = addresses[l] - object.base; });

@@ -136,7 +136,7 @@ void Machine::wake_mbarrier_waiters(Cta& owner, std::uint32_t address) {
 }
 
 bool Machine::mbarrier_ready(Warp& warp, const Instruction& i, std::uint32_t mask, std::uint32_t& ready) {
-  std::uint64_t addresses[kLanes];
+  std::uint64_t addresses[kLanes] = {};
   gather_addresses(warp, i, mask, addresses);
   std::uint32_t rest = mask;
   std::uint32_t wait = 0xffffffffu;
