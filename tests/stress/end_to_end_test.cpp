@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// The real subjects on the simulator, from a name to a verdict. Each mutant gets the finding that
+// its subject says it must get; the clean variants get none.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "faultline/core/run_record.hpp"
+#include "faultline/core/token.hpp"
+#include "faultline/diagnosis/diagnose.hpp"
+#include "faultline/kernels/subject.hpp"
+#include "faultline/simulator/simulator_backend.hpp"
+#include "faultline/stress/campaign.hpp"
+#include "faultline/stress/race.hpp"
+#include "faultline/stress/replay.hpp"
+#include "faultline/stress/verify.hpp"
+
+namespace faultline {
+namespace {
+
+using core::FindingClass;
+using core::Outcome;
+using core::Severity;
+using testing::HasSubstr;
+
+const std::vector<core::Assignment::Value> kOneHead{{"b", "1"}, {"h", "1"}};
+
+std::string all_text(const core::Verdict& verdict) {
+  std::string text = verdict.summary + "\n";
+  for (const core::Finding& finding : verdict.findings) {
+    text += "[" + std::string(core::name_of(finding.finding)) + "] " + finding.headline + "\n";
+    for (const std::string& sentence : finding.evidence) text += "  - " + sentence + "\n";
+    text += "  second: " + finding.runner_up_reason + "\n";
+  }
+  return text;
+}
+
+struct EndToEnd : testing::Test {
+  kernels::SubjectRegistry registry;
+  std::unique_ptr<core::Backend> backend = simulator::make_simulator_backend();
+
+  EndToEnd() { kernels::register_builtin_subjects(registry); }
+
+  core::Evidence stress(const std::string& name, std::uint64_t trials) {
+    const kernels::ResolvedTrial trial = kernels::resolve(registry, name, kOneHead, {});
+    const stress::CampaignPlan plan =
+        stress::default_plan(backend->info(), trial.plan, {.trials = trials, .seed = 1});
+    return stress::run_campaign(*backend, trial, plan);
+  }
+
+  core::Evidence race(const std::string& name, stress::RaceOptions options = {}) {
+    return stress::run_race(*backend, kernels::resolve(registry, name, kOneHead, {}), options);
+  }
+
+  core::Evidence verify(const std::string& variant, const std::vector<std::string>& problems) {
+    const kernels::Subject& subject = registry.get("gemv");
+    std::vector<core::Problem> all;
+    for (const std::string& line : problems) {
+      all.push_back({"gemv", core::complete(subject.problem_domain, core::parse_assignments(line),
+                                            "problem of gemv")});
+    }
+    return stress::run_verify(*backend, subject, *subject.find_variant(variant), all);
+  }
+};
+
+// --- gla_decode ---
+
+TEST_F(EndToEnd, SharedBufferIsFoundAndExplained) {
+  const core::Evidence evidence = stress("gla_decode@shared_buffer", 240);
+  const core::Verdict verdict = diagnosis::diagnose(evidence);
+  const std::string text = all_text(verdict);
+  EXPECT_EQ(verdict.outcome, Outcome::fail) << text;
+  ASSERT_FALSE(verdict.findings.empty());
+  EXPECT_EQ(verdict.findings[0].finding, FindingClass::race_async) << text;
+  EXPECT_THAT(text, HasSubstr("held the data of tile"));
+  EXPECT_THAT(text, HasSubstr("both use pipeline buffer"));
+  for (const core::RaceReport& report : evidence.races) {
+    for (const core::AccessSite* site : {&report.first, &report.second}) {
+      ASSERT_FALSE(site->where.empty());
+      EXPECT_THAT(text, HasSubstr(":" + std::to_string(site->where[0].line)));
+    }
+  }
+}
+
+TEST_F(EndToEnd, OneScheduleSufficesForTheRace) {
+  for (const char* copy : {"bulk", "tensor"}) {
+    const kernels::ResolvedTrial trial =
+        kernels::resolve(registry, "gla_decode@shared_buffer", kOneHead, {{"copy", copy}});
+    const core::Evidence evidence = stress::run_race(*backend, trial, {.trials = 1, .run = {}});
+    const core::Verdict verdict = diagnosis::diagnose(evidence);
+    ASSERT_FALSE(verdict.findings.empty()) << copy;
+    EXPECT_EQ(verdict.findings[0].finding, FindingClass::race_async) << all_text(verdict);
+  }
+}
+
+TEST_F(EndToEnd, ARunWhoseValuesAreRightIsStillReported) {
+  const kernels::ResolvedTrial trial =
+      kernels::resolve(registry, "gla_decode@shared_buffer", kOneHead, {});
+  stress::CampaignPlan plan;
+  stress::PlannedArm arm;
+  arm.perturbation.name = "round_robin_lazy";
+  arm.perturbation.policy = core::SchedulePolicy::round_robin;
+  arm.perturbation.lateness = core::CopyLateness::lazy;
+  arm.trials = 3;
+  plan.arms = {arm};
+  const core::Evidence evidence = stress::run_campaign(*backend, trial, plan);
+  EXPECT_EQ(evidence.arms[0].result.wrong_values, 0u);
+  const core::Verdict verdict = diagnosis::diagnose(evidence);
+  EXPECT_EQ(verdict.outcome, Outcome::fail);
+  EXPECT_THAT(all_text(verdict), HasSubstr("every value came out right in 3 trials"));
+}
+
+TEST_F(EndToEnd, EarlyReleaseMissesAProxyFence) {
+  const core::Evidence evidence = race("gla_decode@early_release");
+  core::Verdict verdict = diagnosis::diagnose(evidence);
+  EXPECT_EQ(verdict.outcome, Outcome::fail) << all_text(verdict);
+  EXPECT_EQ(verdict.findings[0].finding, FindingClass::race_async);
+  EXPECT_THAT(all_text(verdict), HasSubstr("no proxy fence between"));
+
+  verdict = diagnosis::diagnose(
+      race("gla_decode@early_release", {.mode = core::RaceMode::lenient, .run = {}}));
+  EXPECT_EQ(verdict.outcome, Outcome::pass) << all_text(verdict);
+  ASSERT_FALSE(verdict.findings.empty());
+  EXPECT_EQ(verdict.findings[0].severity, Severity::note);
+}
+
+TEST_F(EndToEnd, CleanGlaDecodePasses) {
+  for (const kernels::Variant& variant : registry.get("gla_decode").variants) {
+    if (variant.is_mutant) continue;
+    const core::Verdict verdict = diagnosis::diagnose(stress("gla_decode@" + variant.name, 60));
+    EXPECT_EQ(verdict.outcome, Outcome::pass) << all_text(verdict);
+    for (const core::Finding& finding : verdict.findings) {
+      EXPECT_EQ(finding.severity, Severity::note) << all_text(verdict);
+    }
+  }
+}
+
+TEST_F(EndToEnd, AReplayedTokenGivesTheSameEvidence) {
+  const core::Evidence campaign = stress("gla_decode@shared_buffer", 24);
+  const auto failed = std::find_if(campaign.arms.begin(), campaign.arms.end(),
+                                   [](const core::ArmEvidence& arm) { return !arm.token.empty(); });
+  ASSERT_NE(failed, campaign.arms.end());
+  auto replayed = [&] {
+    core::RunRecord record;
+    record.evidence =
+        stress::replay(*backend, registry, core::decode_token(failed->token)).evidence;
+    record.verdict = diagnosis::diagnose(record.evidence);
+    return core::to_json(record, false);
+  };
+  const std::string once = replayed();
+  EXPECT_EQ(once, replayed());
+  EXPECT_THAT(once, HasSubstr("race.async"));
+}
+
+// --- gemv ---
+
+TEST_F(EndToEnd, CleanGemvPassesRaggedAndWhole) {
+  for (const kernels::Variant& variant : registry.get("gemv").variants) {
+    if (variant.is_mutant) continue;
+    const core::Verdict verdict = diagnosis::diagnose(verify(
+        variant.name, {"n=33 k=3000 dtype=f16", "n=64 k=1024 dtype=bf16", "n=5 k=9 dtype=f32"}));
+    EXPECT_EQ(verdict.outcome, Outcome::pass) << all_text(verdict);
+  }
+}
+
+TEST_F(EndToEnd, EveryGemvMutantGetsItsFinding) {
+  for (const kernels::Variant& variant : registry.get("gemv").variants) {
+    if (!variant.is_mutant) continue;
+    ASSERT_TRUE(variant.required_finding.has_value());
+    std::string shows;
+    for (const auto& [name, value] : variant.shows_at) shows += name + "=" + value + " ";
+    const core::Verdict verdict =
+        diagnosis::diagnose(verify(variant.name, {shows, "n=64 k=2048", "n=31 k=256"}));
+    ASSERT_FALSE(verdict.findings.empty()) << variant.name;
+    EXPECT_EQ(verdict.findings[0].finding, *variant.required_finding) << variant.name << "\n"
+                                                                      << all_text(verdict);
+  }
+}
+
+}  // namespace
+}  // namespace faultline
