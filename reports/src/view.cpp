@@ -442,10 +442,12 @@ std::string headline_of(const core::RunRecord& record) {
   // "pass: ..." and "fail(race.async): ..." repeat what stands in front of the headline.
   const std::string prefix{core::name_of(verdict.outcome)};
   if (verdict.summary.rfind(prefix, 0) == 0) {
-    const std::size_t colon = verdict.summary.find(": ");
-    const std::size_t blank = verdict.summary.find(' ');
-    if (colon != std::string::npos && colon + 1 == blank) {
-      return verdict.summary.substr(colon + 2);
+    std::size_t end = prefix.size();
+    if (verdict.summary.compare(end, 1, "(") == 0) {
+      end = std::min(verdict.summary.find(')', end), verdict.summary.size() - 1) + 1;
+    }
+    if (verdict.summary.compare(end, 2, ": ") == 0) {
+      return verdict.summary.substr(end + 2);
     }
   }
   return verdict.summary;

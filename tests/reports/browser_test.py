@@ -44,7 +44,7 @@ MEASURE = (pathlib.Path(__file__).parent / "measure_page.js").read_text()
 
 
 class Browser:
-    """Chromium with its DevTools on file descriptors 3 and 4: JSON messages that end in a zero byte."""
+    """Chromium with its DevTools on descriptors 3 and 4: JSON messages that end in a zero byte."""
 
     def __init__(self, executable, profile):
         # High numbers first, so that neither end lies where the other must go.

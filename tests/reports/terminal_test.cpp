@@ -129,6 +129,18 @@ TEST(Terminal, VerdictComesFirstAndReplayLast) {
   EXPECT_EQ(lines.back().rfind("  faultline race gla_decode@shared_buffer ", 0), 0u);
 }
 
+TEST(Terminal, HeadlineDoesNotRepeatTheBadge) {
+  core::RunRecord record;
+  record.verdict.outcome = core::Outcome::inconclusive;
+  for (const char* summary :
+       {"inconclusive(no_evidence, unknown): the reason", "inconclusive: the reason"}) {
+    record.verdict.summary = summary;
+    EXPECT_EQ(lines_of(render_terminal(record, {}))[1], "the reason");
+  }
+  record.verdict.summary = "inconclusive(";
+  EXPECT_EQ(lines_of(render_terminal(record, {}))[1], "inconclusive(");
+}
+
 TEST(Terminal, CommandsAreNeverBroken) {
   const auto record = samples::cuda_stress();
   const std::string text = render_terminal(record, {.width = 60});
