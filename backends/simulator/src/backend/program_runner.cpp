@@ -12,18 +12,6 @@
 namespace faultline::simulator {
 namespace {
 
-// The folder in front of the module's project-relative source paths, as nvcc saw it.
-std::string source_root(const core::Module& module) {
-  for (const auto& [path, text] : module.sources) {
-    const std::string tail = "/" + path + "\"";
-    const std::size_t at = module.ptx.find(tail);
-    if (path.empty() || at == std::string::npos) continue;
-    const std::size_t quote = module.ptx.rfind('"', at);
-    if (quote != std::string::npos) return module.ptx.substr(quote + 1, at - quote - 1);
-  }
-  return {};
-}
-
 std::uint64_t address_of(std::span<const core::BufferHandle> bindings, std::uint32_t buffer, std::uint64_t offset,
                          std::uint64_t bytes, const char* what) {
   if (buffer >= bindings.size()) {
@@ -94,7 +82,9 @@ const Module& ProgramRunner::module_for(const core::ModuleRef& module) {
   if (module == nullptr) throw core::UsageError("a launch without a module");
   const auto it = modules_.find(module.get());
   if (it != modules_.end()) return it->second.second;
-  Module parsed = Module::parse(module->ptx, module->name, source_root(*module));
+  std::vector<std::string> sources;
+  for (const auto& [path, text] : module->sources) sources.push_back(path);
+  Module parsed = Module::parse(module->ptx, module->name, {}, std::move(sources));
   return modules_.emplace(module.get(), std::make_pair(module, std::move(parsed))).first->second.second;
 }
 

@@ -51,6 +51,15 @@ std::vector<core::SourceLocation> source_chain(const Program& program, std::uint
   return chain;
 }
 
+core::SourceLocation own_location(const Program& program, std::uint32_t site) {
+  const std::vector<core::SourceLocation> chain = source_chain(program, site);
+  const auto& known = program.module->known_sources;
+  for (const core::SourceLocation& at : chain) {
+    if (std::find(known.begin(), known.end(), at.file) != known.end()) return at;
+  }
+  return chain.front();
+}
+
 void AccessStatisticsCollector::begin(std::shared_ptr<const Program> program) {
   program_ = std::move(program);
   by_site_.clear();
@@ -90,7 +99,7 @@ std::vector<core::AccessStatistics> AccessStatisticsCollector::finish() {
   std::vector<core::AccessStatistics> result;
   for (const auto& [site, counts] : by_site_) {
     core::AccessStatistics s;
-    s.where = source_chain(*program_, site).back();
+    s.where = own_location(*program_, site);
     s.instruction = std::string(program_->opcode_at(site));
     s.space = counts.shared ? core::MemorySpace::shared : core::MemorySpace::global;
     s.is_write = counts.write;

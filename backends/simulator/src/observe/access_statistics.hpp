@@ -30,4 +30,7 @@ class AccessStatisticsCollector final : public Observer {
 // The source position of a site, innermost first, then what it was inlined into.
 std::vector<core::SourceLocation> source_chain(const Program& program, std::uint32_t site);
 
+// The innermost position of the chain in a source of the module's own (not a toolkit header).
+core::SourceLocation own_location(const Program& program, std::uint32_t site);
+
 }  // namespace faultline::simulator

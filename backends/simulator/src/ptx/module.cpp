@@ -9,12 +9,14 @@ namespace faultline::simulator {
 Module::Module(std::shared_ptr<Implementation> implementation)
     : implementation_(std::move(implementation)) {}
 
-Module Module::parse(std::string text, std::string name, std::string source_root) {
+Module Module::parse(std::string text, std::string name, std::string source_root,
+                     std::vector<std::string> known_sources) {
   auto implementation = std::make_shared<Implementation>();
   implementation->source.text = std::move(text);
   implementation->source.name = std::move(name);
   while (!source_root.empty() && source_root.back() == '/') source_root.pop_back();
   implementation->source_root = std::move(source_root);
+  implementation->known_sources = std::move(known_sources);
   ptx::parse_module(implementation->source);
   return Module(std::move(implementation));
 }
@@ -76,6 +78,13 @@ std::string Module::Implementation::file_name(int file) const {
   const auto it = source.files.find(file);
   if (it == source.files.end()) return "<file " + std::to_string(file) + ">";
   std::string_view path = it->second;
+  const auto ends_like = [](std::string_view longer, std::string_view shorter) {
+    return longer == shorter || (longer.size() > shorter.size() && longer.ends_with(shorter) &&
+                                 longer[longer.size() - shorter.size() - 1] == '/');
+  };
+  for (const std::string& known : known_sources) {
+    if (ends_like(known, path) || ends_like(path, known)) return known;
+  }
   if (!source_root.empty() && path.starts_with(source_root) && path.size() > source_root.size() &&
       path[source_root.size()] == '/') {
     return std::string(path.substr(source_root.size() + 1));

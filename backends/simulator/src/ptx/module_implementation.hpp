@@ -12,6 +12,7 @@ namespace faultline::simulator {
 struct Module::Implementation {
   ptx::Source source;
   std::string source_root;
+  std::vector<std::string> known_sources;
   mutable std::mutex mutex;  // bodies are parsed on demand
 
   // The function with its body parsed. Throws ParseError when it does not exist.

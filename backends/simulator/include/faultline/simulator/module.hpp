@@ -34,9 +34,11 @@ struct EntryParameter {
 // little. Cheap to copy; safe to share between threads.
 class Module {
  public:
-  // `name` stands in error messages; `source_root` is stripped from the front of source paths.
-  // Throws ParseError.
-  static Module parse(std::string text, std::string name = "<ptx>", std::string source_root = {});
+  // `name` stands in error messages. Source files are reported by their name in `known_sources`
+  // where one of those ends like the path in the PTX, else with `source_root` stripped from the
+  // front. Throws ParseError.
+  static Module parse(std::string text, std::string name = "<ptx>", std::string source_root = {},
+                      std::vector<std::string> known_sources = {});
 
   std::vector<std::string> entries() const;
   bool has_entry(std::string_view entry) const;
