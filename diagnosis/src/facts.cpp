@@ -211,6 +211,18 @@ std::vector<const core::OutputTotals*> wrong_outputs(const Facts& facts) {
   return wrong;
 }
 
+std::string wrong_place(const Facts& facts, const core::OutputTotals& output) {
+  if (!output.tiles.empty()) return "wrong elements lie in " + wrong_tiles_text(output);
+  for (const core::ConfigEvidence* cell : facts.configs) {
+    for (const core::OutputTotals& here : cell->result.outputs) {
+      if (here.name != output.name || here.bad_elements == 0 || here.tiles.empty()) continue;
+      return fmt::format("wrong elements lie, e.g. at {} [{}], in {}", cell->problem, cell->config,
+                         wrong_tiles_text(here));
+    }
+  }
+  return fmt::format("wrong elements lie in tiles of {} that differ between runs", output.name);
+}
+
 bool is_streamed(const Facts& facts, const std::string& output_name) {
   for (const core::OutputTotals& output : facts.outputs) {
     if (output.name == output_name) return output.geometry.pipeline_depth > 0;

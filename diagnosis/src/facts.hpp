@@ -57,6 +57,10 @@ bool same_tiles_every_time(const Facts& facts);
 /// Outputs with wrong elements, the one with most wrong trials first.
 std::vector<const core::OutputTotals*> wrong_outputs(const Facts& facts);
 
+/// "wrong elements lie in tile 1 (12 trials) of new_state, a tile being 16 rows of dk". Where tiles
+/// differ between configs, those of the first failing one, which is named.
+std::string wrong_place(const Facts& facts, const core::OutputTotals& output);
+
 /// The output is streamed tile by tile through a pipeline: its tiles hold what the buffers held.
 bool is_streamed(const Facts& facts, const std::string& output_name);
 

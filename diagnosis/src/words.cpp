@@ -47,11 +47,16 @@ std::string subject_text(const core::Evidence& evidence) {
 
 std::string line_text(const std::vector<core::SourceLocation>& where) {
   if (where.empty() || where[0].file.empty()) return "a line that the module does not name";
-  return fmt::format("{}:{}", where[0].file, where[0].line);
+  const auto own = std::find_if(where.begin(), where.end(), [](const core::SourceLocation& at) {
+    return at.file.find('/') != std::string::npos;
+  });
+  const core::SourceLocation& at = own == where.end() ? where[0] : *own;
+  return fmt::format("{}:{}", at.file, at.line);
 }
 
 std::string line_chain(const std::vector<core::SourceLocation>& where) {
-  std::string text = line_text(where);
+  if (where.empty()) return line_text(where);
+  std::string text = fmt::format("{}:{}", where[0].file, where[0].line);
   for (std::size_t i = 1; i < where.size(); ++i) {
     text += fmt::format(", inlined at {}:{}", where[i].file, where[i].line);
   }
@@ -91,7 +96,7 @@ std::string wrong_tiles_text(const core::OutputTotals& output) {
   std::stable_sort(bad.begin(), bad.end(), [&](std::size_t a, std::size_t b) {
     return output.tiles[a].bad_trials > output.tiles[b].bad_trials;
   });
-  if (bad.empty()) return fmt::format("tiles of {} that differ between configs", output.name);
+  if (bad.empty()) return fmt::format("no tile of {}", output.name);
   constexpr std::size_t kNamed = 4;
   std::vector<std::string> names;
   for (std::size_t i = 0; i < bad.size() && i < kNamed; ++i) {

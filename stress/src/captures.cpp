@@ -99,6 +99,7 @@ class Examiner {
         ++shape_.rounding_explained;
       }
     }
+    if (expectation.hypotheses.empty()) return;  // nothing is known of who could hold whose data
     for (const auto& [tile, wrong] : wrong_by_tile) {
       attribute(o, spec, tile, wrong, got, reference, poison, expectation.hypotheses);
     }

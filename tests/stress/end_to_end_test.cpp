@@ -123,8 +123,11 @@ TEST_F(EndToEnd, EarlyReleaseMissesAProxyFence) {
   verdict = diagnosis::diagnose(
       race("gla_decode@early_release", {.mode = core::RaceMode::lenient, .run = {}}));
   EXPECT_EQ(verdict.outcome, Outcome::pass) << all_text(verdict);
-  ASSERT_FALSE(verdict.findings.empty());
-  EXPECT_EQ(verdict.findings[0].severity, Severity::note);
+  const auto note =
+      std::find_if(verdict.findings.begin(), verdict.findings.end(),
+                   [](const core::Finding& f) { return f.finding == FindingClass::race_async; });
+  ASSERT_NE(note, verdict.findings.end()) << all_text(verdict);
+  EXPECT_EQ(note->severity, Severity::note);
 }
 
 TEST_F(EndToEnd, CleanGlaDecodePasses) {
@@ -133,7 +136,11 @@ TEST_F(EndToEnd, CleanGlaDecodePasses) {
     const core::Verdict verdict = diagnosis::diagnose(stress("gla_decode@" + variant.name, 60));
     EXPECT_EQ(verdict.outcome, Outcome::pass) << all_text(verdict);
     for (const core::Finding& finding : verdict.findings) {
-      EXPECT_EQ(finding.severity, Severity::note) << all_text(verdict);
+      // Unswizzled 128-byte rows read by ldmatrix are a true bank conflict of the bulk-copy
+      // kernels.
+      EXPECT_TRUE(finding.severity == Severity::note ||
+                  finding.finding == FindingClass::slow_bank_conflicts)
+          << all_text(verdict);
     }
   }
 }

@@ -31,7 +31,7 @@ std::optional<core::Finding> find_missed_write(const Facts& facts) {
                                            "down before the launch",
                                            output->name,
                                            share(output->poison, output->bad_elements)));
-    finding.evidence.push_back("they lie in " + wrong_tiles_text(*output));
+    finding.evidence.push_back(wrong_place(facts, *output));
   }
   finding.evidence.push_back(fixed
                                  ? "every failing trial misses the same tiles, under every poison "

@@ -34,10 +34,9 @@ std::optional<core::Finding> find_output_rounding(const Facts& facts) {
                     output.name, number(output.worst_rounded_error), dtype_text(output.dtype),
                     number(low), number(2 * low)));
     finding.evidence.push_back(
-        fmt::format("{}: against the unrounded reference the worst error is {} = {} ulp, {} of "
-                    "the bound beyond rounding",
-                    output.name, number(output.worst_error), number(output.worst_ulps),
-                    number(output.worst_ratio)));
+        fmt::format("{}: no element is more than {} ulp from the unrounded reference; beyond "
+                    "rounding the worst one uses {} of the bound",
+                    output.name, number(output.worst_ulps), number(output.worst_ratio)));
   }
   if (finding.evidence.empty()) return std::nullopt;
   finding.headline =

@@ -58,7 +58,7 @@ std::optional<core::Finding> find_race_async_by_values(const Facts& facts) {
   for (std::string& sentence : timing) finding.evidence.push_back(std::move(sentence));
   for (const core::OutputTotals* output : wrong_outputs(facts)) {
     finding.evidence.push_back(wrong_output_text(*output));
-    finding.evidence.push_back("wrong elements lie in " + wrong_tiles_text(*output));
+    finding.evidence.push_back(wrong_place(facts, *output));
   }
   finding.runner_up =
       reused && timing.empty() ? core::FindingClass::config : core::FindingClass::race_shared;

@@ -2,6 +2,7 @@
 #include "race_reported.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -71,7 +72,7 @@ std::vector<std::string> value_sentences(const Facts& facts) {
       fmt::format("values were wrong in {} trials", share(facts.wrong_values, facts.trials)));
   for (const core::OutputTotals* output : wrong_outputs(facts)) {
     sentences.push_back(wrong_output_text(*output));
-    sentences.push_back("wrong elements lie in " + wrong_tiles_text(*output));
+    sentences.push_back(wrong_place(facts, *output));
   }
   return sentences;
 }
@@ -83,10 +84,17 @@ std::optional<core::Finding> reported_race(const Facts& facts, core::FindingClas
     if (!race.note_only && class_of(race) == wanted) races.push_back(&race);
   }
   if (races.empty()) return std::nullopt;
-  // A race that a fence alone would cure says less than one that nothing orders.
-  std::stable_sort(races.begin(), races.end(), [](const auto* a, const auto* b) {
-    return a->missing_proxy_fence < b->missing_proxy_fence;
-  });
+  // A race that a fence alone would cure says less than one that nothing orders. Two lines in no
+  // order at all are seen both ways round: "overwritten while being read" is the way to think of
+  // it.
+  auto weight = [](const core::RaceReport* race) {
+    const int by_kind = race->kind == core::RaceKind::write_after_read   ? 0
+                        : race->kind == core::RaceKind::read_after_write ? 1
+                                                                         : 2;
+    return std::pair(race->missing_proxy_fence, by_kind);
+  };
+  std::stable_sort(races.begin(), races.end(),
+                   [&](const auto* a, const auto* b) { return weight(a) < weight(b); });
   const core::RaceReport& worst = *races.front();
 
   core::Finding finding;
@@ -94,7 +102,7 @@ std::optional<core::Finding> reported_race(const Facts& facts, core::FindingClas
   finding.severity = core::Severity::error;
   finding.confidence = 1.0;
   finding.headline = fmt::format(
-      "{} {} {}: {} {} it and {} {} it, {}", subject_text(facts.evidence), place_text(worst),
+      "{}: {} {}: {} {} it and {} {} it, {}", subject_text(facts.evidence), place_text(worst),
       what_happened(worst), line_text(worst.first.where), worst.first.is_write ? "writes" : "reads",
       line_text(worst.second.where), worst.second.is_write ? "writes" : "reads",
       worst.missing_proxy_fence ? "with no proxy fence between" : "and nothing orders the two");

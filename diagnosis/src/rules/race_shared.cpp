@@ -37,7 +37,7 @@ std::optional<core::Finding> find_race_shared_by_values(const Facts& facts) {
   finding.evidence = std::move(timing);
   for (const core::OutputTotals* output : wrong) {
     finding.evidence.push_back(wrong_output_text(*output));
-    finding.evidence.push_back("wrong elements lie in " + wrong_tiles_text(*output));
+    finding.evidence.push_back(wrong_place(facts, *output));
   }
   if (facts.poison_share() > 0.5) {
     finding.evidence.push_back(

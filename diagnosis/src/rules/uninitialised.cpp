@@ -55,7 +55,7 @@ std::optional<core::Finding> find_uninitialised(const Facts& facts) {
   finding.headline = fmt::format("{} computes {} from memory that was never written",
                                  subject_text(facts.evidence), wrong.front()->name);
   for (const core::OutputTotals* output : wrong) {
-    finding.evidence.push_back("wrong elements lie in " + wrong_tiles_text(*output));
+    finding.evidence.push_back(wrong_place(facts, *output));
   }
   const bool nan_only = finding.confidence < 0.6;
   finding.runner_up =

@@ -20,7 +20,7 @@ core::Finding unknown_finding(const Facts& facts, const core::Finding* rival) {
   finding.evidence.push_back(fmt::format("{} trials failed", share(facts.failed, facts.trials)));
   for (const core::OutputTotals* output : wrong_outputs(facts)) {
     finding.evidence.push_back(wrong_output_text(*output));
-    finding.evidence.push_back("wrong elements lie in " + wrong_tiles_text(*output));
+    finding.evidence.push_back(wrong_place(facts, *output));
   }
   const auto& repeat = facts.evidence.repeat;
   if (repeat && repeat->repeats > 1 && repeat->distinct == 1) {
