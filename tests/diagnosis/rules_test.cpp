@@ -365,6 +365,16 @@ TEST(RaceAsync, NamesBothLinesTheBufferAndWhoseDataWasFound) {
   EXPECT_THAT(text, HasSubstr("tile 1 (305 trials) of new_state"));
 }
 
+TEST(RaceAsync, NamesTheProjectsLineWhereAToolkitHeaderIsInnermost) {
+  core::Evidence e = async_reported();
+  e.races = {async_race()};
+  e.races[0].first.where = {{"cuda_fp16.hpp", 1899, ""}, {"kernels/gla/tile.cuh", 41, ""}};
+  const core::Verdict verdict = diagnose(e);
+  EXPECT_THAT(verdict.findings[0].headline, HasSubstr("kernels/gla/tile.cuh:41 reads it"));
+  EXPECT_THAT(all_text(verdict),
+              HasSubstr("cuda_fp16.hpp:1899, inlined at kernels/gla/tile.cuh:41"));
+}
+
 TEST(RaceAsync, IsReportedThoughEveryValueIsRight) {
   core::Evidence e = shared_reported();
   e.races = {async_race()};
