@@ -210,6 +210,10 @@ std::string command_line(const Case& c) {
                      c.backend, race);
 }
 
+std::ostream& operator<<(std::ostream& out, const InputRegime& regime) {
+  return out << regime_text(regime);
+}
+
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << command_line(c); }
 
 Case parse_case(const kernels::SubjectRegistry& registry, const std::string& text) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <ostream>
 #include <type_traits>
 
 #include "texts.hpp"
@@ -232,3 +233,11 @@ ValueDomain<core::TrialToken> trial_tokens() {
 }
 
 }  // namespace faultline::properties
+
+void faultline::core::showValue(const Perturbation& perturbation, std::ostream& out) {
+  out << to_text(perturbation);
+}
+
+void faultline::core::showValue(const TrialToken& token, std::ostream& out) {
+  out << encode(token);
+}

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <ostream>
 
 #include <fmt/format.h>
 
@@ -269,3 +270,7 @@ ValueDomain<core::Problem> problems(const kernels::Subject& subject, ProblemLimi
 }
 
 }  // namespace faultline::properties
+
+void faultline::core::showValue(const Problem& problem, std::ostream& out) {
+  out << problem.line();
+}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "faultline/properties/records.hpp"
 
+#include <ostream>
 #include <type_traits>
 #include <utility>
 
@@ -225,7 +226,7 @@ class RecordDraw {
     f.evidence = some(2, [&] { return text(); });
     if (flag()) f.runner_up = static_cast<core::FindingClass>(source_.below(kClasses));
     f.runner_up_reason = text();
-    f.confidence = real();
+    f.confidence = static_cast<double>(source_.below(1025)) / 1024.0;
     f.advice = text();
     return f;
   }
@@ -300,3 +301,7 @@ ValueDomain<core::RunRecord> run_records() {
 }
 
 }  // namespace faultline::properties
+
+void faultline::core::showValue(const RunRecord& record, std::ostream& out) {
+  out << to_json(record);
+}

@@ -28,7 +28,7 @@ TEST(CaseContract, CasesOfEveryVariant) {
       SCOPED_TRACE(variant.name);
       EXPECT_THAT(domain_violations(cases(subjects(), subject->name, simulator_limits(*subject),
                                           {.variants = {variant.name}}),
-                                    {.values = 12, .longest_walk = 40}),
+                                    {.values = 8, .longest_walk = 20}),
                   IsEmpty());
     }
   }
@@ -40,7 +40,7 @@ TEST(CaseContract, CasesOfAllCleanVariants) {
         .race = {core::RaceMode::off, core::RaceMode::lenient, core::RaceMode::strict}};
     EXPECT_THAT(
         domain_violations(cases(subjects(), subject->name, simulator_limits(*subject), options),
-                          {.values = 30, .longest_walk = 40}),
+                          {.values = 30, .longest_walk = 20}),
         IsEmpty());
   }
 }
@@ -87,7 +87,7 @@ TEST(Cases, CoverVariantsDtypesConfigsAndEdges) {
   for (const auto& subject : subjects().all()) {
     const auto domain = cases(subjects(), subject->name, simulator_limits(*subject));
     std::map<std::string, std::set<std::string>> seen;
-    for (std::uint64_t i = 0; i < 400; ++i) {
+    for (std::uint64_t i = 0; i < 1000; ++i) {
       const Case c = domain.generator(rc::Random(i)).value();
       seen["variant"].insert(c.variant);
       seen["config of " + c.variant].insert(c.config.line());

@@ -20,18 +20,18 @@ void check_subject(const std::string& subject, int usual, core::RaceMode race) {
   });
 }
 
-TEST(Differential, Gemv) { check_subject("gemv", 60, core::RaceMode::off); }
-TEST(Differential, GemvRaceChecked) { check_subject("gemv", 20, core::RaceMode::strict); }
-TEST(Differential, GlaDecode) { check_subject("gla_decode", 40, core::RaceMode::off); }
+TEST(Differential, Gemv) { check_subject("gemv", 400, core::RaceMode::off); }
+TEST(Differential, GemvRaceChecked) { check_subject("gemv", 200, core::RaceMode::strict); }
+TEST(Differential, GlaDecode) { check_subject("gla_decode", 300, core::RaceMode::off); }
 TEST(Differential, GlaDecodeRaceChecked) {
-  check_subject("gla_decode", 20, core::RaceMode::strict);
+  check_subject("gla_decode", 150, core::RaceMode::strict);
 }
 
 TEST(Differential, OutputsDoNotDependOnTheSchedule) {
   const auto schedules = simulator_perturbations();
   for (const auto& subject : subjects().all()) {
     const auto domain = cases(subjects(), subject->name, simulator_limits(*subject));
-    check_property(15, [&] {
+    check_property(100, [&] {
       const Case c = *domain.generator;
       const core::TrialPlan plan = plan_of(c);
       const auto inputs = draw_inputs(plan, c.regime.data, c.regime.seed);
@@ -54,7 +54,7 @@ TEST(Differential, AVerdictIsTheSameTwice) {
     const auto domain =
         cases(subjects(), "gla_decode", simulator_limits(subjects().get("gla_decode")),
               {.variants = {variant}});
-    check_property(8, [&] {
+    check_property(20, [&] {
       const Case c = *domain.generator;
       const CaseVerdict first = check_case(simulator(), subjects(), c);
       const CaseVerdict again =

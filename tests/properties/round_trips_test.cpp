@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is printed parses back to what was printed: problem lines, perturbations, tokens, records.
+#include <cmath>
 #include <string>
 
 #include "faultline/core/errors.hpp"
@@ -76,7 +77,8 @@ TEST(RoundTrip, ATokenWithOneCharacterChangedOrCutOffIsRefused) {
     // The last character of a token may hold bits that are not read: such a change is no change.
     const bool same =
         !refused([&] { core::decode_token(changed); }) && core::decode_token(changed) == token;
-    RC_ASSERT(same ? at + 1 == text.size() : refused([&] { core::decode_token(changed); }));
+    const bool refuses = refused([&] { core::decode_token(changed); });
+    RC_ASSERT((same && at + 1 == text.size()) || refuses);
     RC_ASSERT(refused([&] { core::decode_token(text.substr(0, at)); }));
   });
 }

@@ -104,7 +104,7 @@ std::pair<std::uint64_t, std::uint64_t> draw_pairs() {
 }
 
 TEST(PairedEProcess, StartsAtOneAndIsSymmetric) {
-  RC_ASSERT(stress::paired_log_e(0, 0) == 0.0);
+  EXPECT_EQ(stress::paired_log_e(0, 0), 0.0);
   check_property(500, [&] {
     const auto [worse, better] = draw_pairs();
     const double log_e = stress::paired_log_e(worse, better);

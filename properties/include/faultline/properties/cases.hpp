@@ -21,6 +21,8 @@ struct InputRegime {
   std::uint64_t seed = 1;
   friend bool operator==(const InputRegime&, const InputRegime&) = default;
 };
+/// `--data exact --seed 7`
+std::ostream& operator<<(std::ostream& out, const InputRegime& regime);
 
 struct Case {
   core::Problem problem{};

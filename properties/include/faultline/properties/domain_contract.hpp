@@ -18,9 +18,9 @@ namespace faultline::properties {
 
 struct ContractOptions {
   std::uint64_t seed = 1;
-  int values = 100;        ///< values drawn, at sizes from 0 to 100
-  int shrinks = 64;        ///< shrinks looked at of one value
-  int longest_walk = 400;  ///< steps of one walk down the tree of shrinks
+  int values = 60;        ///< values drawn, at sizes from 0 to 100
+  int shrinks = 24;       ///< shrinks looked at of one value
+  int longest_walk = 50;  ///< steps of one walk down the tree of shrinks
 };
 
 namespace detail {

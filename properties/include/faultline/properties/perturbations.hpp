@@ -2,9 +2,19 @@
 // Perturbations and trial tokens, in all their fields.
 #pragma once
 
+#include <iosfwd>
+
 #include "faultline/core/perturbation.hpp"
 #include "faultline/core/token.hpp"
 #include "faultline/properties/value_domain.hpp"
+
+namespace faultline::core {
+
+// What counterexamples print: RapidCheck looks for this name beside the type.
+void showValue(const Perturbation& perturbation, std::ostream& out);
+void showValue(const TrialToken& token, std::ostream& out);
+
+}  // namespace faultline::core
 
 namespace faultline::properties {
 

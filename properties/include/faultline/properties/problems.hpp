@@ -3,11 +3,19 @@
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
 #include <string>
 #include <vector>
 
 #include "faultline/kernels/subject.hpp"
 #include "faultline/properties/value_domain.hpp"
+
+namespace faultline::core {
+
+// What counterexamples print: RapidCheck looks for this name beside the type.
+void showValue(const Problem& problem, std::ostream& out);
+
+}  // namespace faultline::core
 
 namespace faultline::properties {
 

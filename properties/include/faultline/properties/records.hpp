@@ -2,8 +2,17 @@
 // Run records with every kind of content.
 #pragma once
 
+#include <iosfwd>
+
 #include "faultline/core/run_record.hpp"
 #include "faultline/properties/value_domain.hpp"
+
+namespace faultline::core {
+
+// What counterexamples print: RapidCheck looks for this name beside the type.
+void showValue(const RunRecord& record, std::ostream& out);
+
+}  // namespace faultline::core
 
 namespace faultline::properties {
 
