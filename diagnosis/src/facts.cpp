@@ -215,7 +215,9 @@ std::string wrong_place(const Facts& facts, const core::OutputTotals& output) {
   if (!output.tiles.empty()) return "wrong elements lie in " + wrong_tiles_text(output);
   for (const core::ConfigEvidence* cell : facts.configs) {
     for (const core::OutputTotals& here : cell->result.outputs) {
-      if (here.name != output.name || here.bad_elements == 0 || here.tiles.empty()) continue;
+      if (here.name != output.name || here.dtype != output.dtype || here.bad_elements == 0 ||
+          here.tiles.empty())
+        continue;
       return fmt::format("wrong elements lie, e.g. at {} [{}], in {}", cell->problem, cell->config,
                          wrong_tiles_text(here));
     }

@@ -113,8 +113,8 @@ std::string wrong_tiles_text(const core::OutputTotals& output) {
 
 std::string wrong_output_text(const core::OutputTotals& output) {
   std::string text =
-      fmt::format("{}: {} in {}", output.name, plural(output.bad_elements, "wrong element"),
-                  plural(output.bad_trials, "trial"));
+      fmt::format("{} ({}): {} in {}", output.name, dtype_text(output.dtype),
+                  plural(output.bad_elements, "wrong element"), plural(output.bad_trials, "trial"));
   if (output.poison > 0) text += fmt::format(", {} equal to the poison", count(output.poison));
   if (output.not_finite > 0) text += fmt::format(", {} NaN or Inf", count(output.not_finite));
   if (std::isfinite(output.worst_error)) {

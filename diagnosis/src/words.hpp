@@ -40,7 +40,7 @@ std::string kind_text(core::RaceKind kind);
 /// "tile 1 (12 trials) and tile 0 (3 trials) of new_state, a tile being 16 rows of dk"; at most
 /// four.
 std::string wrong_tiles_text(const core::OutputTotals& output);
-/// "new_state: 240 wrong elements in 12 trials, worst error 0.41 = 53 times the bound"
+/// "new_state (bf16): 240 wrong elements in 12 trials, worst error 0.41 = 53 times the bound"
 std::string wrong_output_text(const core::OutputTotals& output);
 /// "new_state tile 1 held the data of tile 3 in 99.6 % of its wrong elements (1,992 of 2,000): both
 /// use pipeline buffer 1"

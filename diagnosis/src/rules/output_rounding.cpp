@@ -43,9 +43,8 @@ std::optional<core::Finding> find_output_rounding(const Facts& facts) {
       fmt::format("the power-of-two max_err of {} is the rounding of its output, not a defect",
                   subject_text(facts.evidence));
   finding.runner_up = core::FindingClass::systematic_offset;
-  finding.runner_up_reason =
-      "an offset would leave the rounding interval, and every element lies in "
-      "it";
+  finding.runner_up_reason = "an offset would leave the interval of bound and rounding, in which "
+                             "every element lies";
   return finding;
 }
 
