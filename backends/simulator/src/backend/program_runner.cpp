@@ -12,21 +12,24 @@
 namespace faultline::simulator {
 namespace {
 
-std::uint64_t address_of(std::span<const core::BufferHandle> bindings, std::uint32_t buffer, std::uint64_t offset,
-                         std::uint64_t bytes, const char* what) {
+std::uint64_t address_of(std::span<const core::BufferHandle> bindings, std::uint32_t buffer,
+                         std::uint64_t offset, std::uint64_t bytes, const char* what) {
   if (buffer >= bindings.size()) {
-    throw core::UsageError(std::string(what) + " names buffer " + std::to_string(buffer) + ", and the program is bound to " +
-                           std::to_string(bindings.size()) + " buffers");
+    throw core::UsageError(std::string(what) + " names buffer " + std::to_string(buffer) +
+                           ", and the program is bound to " + std::to_string(bindings.size()) +
+                           " buffers");
   }
   const core::BufferHandle& handle = bindings[buffer];
   if (offset > handle.bytes || bytes > handle.bytes - offset) {
-    throw core::UsageError(std::string(what) + " reaches byte " + std::to_string(offset + bytes) + " of buffer " +
-                           std::to_string(buffer) + ", which has " + std::to_string(handle.bytes) + " bytes");
+    throw core::UsageError(std::string(what) + " reaches byte " + std::to_string(offset + bytes) +
+                           " of buffer " + std::to_string(buffer) + ", which has " +
+                           std::to_string(handle.bytes) + " bytes");
   }
   return handle.id + offset;
 }
 
-TensorMapBytes encode(const core::TensorMapArgument& argument, std::span<const core::BufferHandle> bindings) {
+TensorMapBytes encode(const core::TensorMapArgument& argument,
+                      std::span<const core::BufferHandle> bindings) {
   TensorMapSpec spec;
   spec.address = address_of(bindings, argument.buffer, argument.byte_offset, 0, "a tensor map");
   spec.element_bytes = static_cast<std::uint32_t>(core::size_of(argument.dtype));
@@ -39,19 +42,21 @@ TensorMapBytes encode(const core::TensorMapArgument& argument, std::span<const c
 }
 
 bool same_site(const core::AccessSite& a, const core::AccessSite& b) {
-  return a.kernel == b.kernel && a.where == b.where && a.is_write == b.is_write && a.async_proxy == b.async_proxy;
+  return a.kernel == b.kernel && a.where == b.where && a.is_write == b.is_write &&
+         a.async_proxy == b.async_proxy;
 }
 bool same_race(const core::RaceReport& a, const core::RaceReport& b) {
-  return a.kind == b.kind && a.space == b.space && a.buffer == b.buffer && a.cross_cta == b.cross_cta &&
-         a.missing_proxy_fence == b.missing_proxy_fence && a.note_only == b.note_only && same_site(a.first, b.first) &&
-         same_site(a.second, b.second);
+  return a.kind == b.kind && a.space == b.space && a.buffer == b.buffer &&
+         a.cross_cta == b.cross_cta && a.missing_proxy_fence == b.missing_proxy_fence &&
+         a.note_only == b.note_only && same_site(a.first, b.first) && same_site(a.second, b.second);
 }
 
 }  // namespace
 
 void merge_races(std::vector<core::RaceReport>& into, const std::vector<core::RaceReport>& from) {
   for (const core::RaceReport& race : from) {
-    const auto it = std::find_if(into.begin(), into.end(), [&](const core::RaceReport& r) { return same_race(r, race); });
+    const auto it = std::find_if(into.begin(), into.end(),
+                                 [&](const core::RaceReport& r) { return same_race(r, race); });
     if (it == into.end()) {
       into.push_back(race);
       continue;
@@ -62,11 +67,13 @@ void merge_races(std::vector<core::RaceReport>& into, const std::vector<core::Ra
   }
 }
 
-void merge_accesses(std::vector<core::AccessStatistics>& into, const std::vector<core::AccessStatistics>& from) {
+void merge_accesses(std::vector<core::AccessStatistics>& into,
+                    const std::vector<core::AccessStatistics>& from) {
   for (const core::AccessStatistics& access : from) {
     const auto it = std::find_if(into.begin(), into.end(), [&](const core::AccessStatistics& a) {
-      return a.where == access.where && a.instruction == access.instruction && a.space == access.space &&
-             a.is_write == access.is_write && a.lane_stride_bytes == access.lane_stride_bytes;
+      return a.where == access.where && a.instruction == access.instruction &&
+             a.space == access.space && a.is_write == access.is_write &&
+             a.lane_stride_bytes == access.lane_stride_bytes;
     });
     if (it == into.end()) {
       into.push_back(access);
@@ -85,31 +92,43 @@ const Module& ProgramRunner::module_for(const core::ModuleRef& module) {
   std::vector<std::string> sources;
   for (const auto& [path, text] : module->sources) sources.push_back(path);
   Module parsed = Module::parse(module->ptx, module->name, {}, std::move(sources));
-  return modules_.emplace(module.get(), std::make_pair(module, std::move(parsed))).first->second.second;
+  return modules_.emplace(module.get(), std::make_pair(module, std::move(parsed)))
+      .first->second.second;
 }
 
-void ProgramRunner::launch(const core::LaunchOperation& operation, std::span<const core::Argument> arguments,
-                           std::span<const core::BufferHandle> bindings, const RunSettings& settings,
-                           std::uint64_t ordinal, core::ExecutionReport& report) {
+void ProgramRunner::launch(const core::LaunchOperation& operation,
+                           std::span<const core::Argument> arguments,
+                           std::span<const core::BufferHandle> bindings,
+                           const RunSettings& settings, std::uint64_t ordinal,
+                           core::ExecutionReport& report) {
   const Module& module = module_for(operation.module);
   const std::vector<EntryParameter> parameters = module.parameters(operation.entry);
   if (parameters.size() != arguments.size()) {
-    throw core::UsageError("launch of " + operation.entry + ": the kernel takes " + std::to_string(parameters.size()) +
-                           " parameters, got " + std::to_string(arguments.size()) + " arguments");
+    throw core::UsageError("launch of " + operation.entry + ": the kernel takes " +
+                           std::to_string(parameters.size()) + " parameters, got " +
+                           std::to_string(arguments.size()) + " arguments");
   }
-  LaunchSpec spec{module, operation.entry, operation.grid, operation.block, operation.cluster, operation.dynamic_shared_bytes, {}};
+  LaunchSpec spec{module,
+                  operation.entry,
+                  operation.grid,
+                  operation.block,
+                  operation.cluster,
+                  operation.dynamic_shared_bytes,
+                  {}};
   spec.parameters.resize(module.parameter_bytes(operation.entry));
   for (std::size_t k = 0; k < arguments.size(); ++k) {
     std::byte* at = spec.parameters.data() + parameters[k].offset;
     const auto place = [&](const void* bytes, std::size_t size) {
       if (size != parameters[k].size) {
-        throw core::UsageError("launch of " + operation.entry + ": parameter " + std::to_string(k) + " has " +
-                               std::to_string(parameters[k].size) + " bytes, the argument " + std::to_string(size));
+        throw core::UsageError("launch of " + operation.entry + ": parameter " + std::to_string(k) +
+                               " has " + std::to_string(parameters[k].size) +
+                               " bytes, the argument " + std::to_string(size));
       }
       std::memcpy(at, bytes, size);
     };
     if (const auto* buffer = std::get_if<core::BufferArgument>(&arguments[k])) {
-      const std::uint64_t address = address_of(bindings, buffer->buffer, buffer->byte_offset, 0, "a launch argument");
+      const std::uint64_t address =
+          address_of(bindings, buffer->buffer, buffer->byte_offset, 0, "a launch argument");
       place(&address, sizeof address);
     } else if (const auto* scalar = std::get_if<core::ScalarArgument>(&arguments[k])) {
       place(&scalar->bits, scalar->size);
@@ -136,27 +155,35 @@ void ProgramRunner::launch(const core::LaunchOperation& operation, std::span<con
   report.visible_steps += launched.visible_steps;
 }
 
-void ProgramRunner::execute(const core::Operation& operation, std::span<const core::BufferHandle> bindings,
-                            const RunSettings& settings, std::uint64_t& launches, const Graphs& graphs,
-                            core::ExecutionReport& report) {
+void ProgramRunner::execute(const core::Operation& operation,
+                            std::span<const core::BufferHandle> bindings,
+                            const RunSettings& settings, std::uint64_t& launches,
+                            const Graphs& graphs, core::ExecutionReport& report) {
   if (const auto* what = std::get_if<core::LaunchOperation>(&operation.what)) {
     launch(*what, what->arguments, bindings, settings, launches++, report);
   } else if (const auto* what = std::get_if<core::CopyOperation>(&operation.what)) {
-    const std::uint64_t to = address_of(bindings, what->destination.buffer, what->destination.byte_offset, what->bytes, "a copy");
-    const std::uint64_t from = address_of(bindings, what->source.buffer, what->source.byte_offset, what->bytes, "a copy");
+    const std::uint64_t to = address_of(bindings, what->destination.buffer,
+                                        what->destination.byte_offset, what->bytes, "a copy");
+    const std::uint64_t from =
+        address_of(bindings, what->source.buffer, what->source.byte_offset, what->bytes, "a copy");
     std::vector<std::byte> bytes(what->bytes);
     device_.read(from, bytes);
     device_.write(to, bytes);
   } else if (const auto* what = std::get_if<core::FillOperation>(&operation.what)) {
-    device_.fill(address_of(bindings, what->destination.buffer, what->destination.byte_offset, what->bytes, "a fill"), what->bytes, what->word);
+    device_.fill(address_of(bindings, what->destination.buffer, what->destination.byte_offset,
+                            what->bytes, "a fill"),
+                 what->bytes, what->word);
   } else if (const auto* what = std::get_if<core::HostStepOperation>(&operation.what)) {
     if (what->step) what->step();
   } else if (const auto* what = std::get_if<core::ReplayOperation>(&operation.what)) {
     const auto graph = graphs.find(what->graph);
-    if (graph == graphs.end()) throw core::UsageError("replay of graph " + std::to_string(what->graph) + ", which was never captured");
+    if (graph == graphs.end())
+      throw core::UsageError("replay of graph " + std::to_string(what->graph) +
+                             ", which was never captured");
     for (const core::Operation& captured : graph->second) {
-      const auto changed = std::find_if(what->changed_arguments.begin(), what->changed_arguments.end(),
-                                        [&](const auto& change) { return change.first == captured.id; });
+      const auto changed =
+          std::find_if(what->changed_arguments.begin(), what->changed_arguments.end(),
+                       [&](const auto& change) { return change.first == captured.id; });
       const auto* inner = std::get_if<core::LaunchOperation>(&captured.what);
       if (inner != nullptr && changed != what->changed_arguments.end()) {
         launch(*inner, changed->second, bindings, settings, launches++, report);
@@ -169,13 +196,15 @@ void ProgramRunner::execute(const core::Operation& operation, std::span<const co
   // Events order streams; with one stream the issue order already does.
 }
 
-core::ExecutionReport ProgramRunner::run(const core::Program& program, std::span<const core::BufferHandle> bindings,
+core::ExecutionReport ProgramRunner::run(const core::Program& program,
+                                         std::span<const core::BufferHandle> bindings,
                                          const RunSettings& settings) {
   core::ExecutionReport report;
   for (const core::Operation& operation : program.operations) {
     if (operation.stream != program.operations.front().stream) {
       report.status = core::ExecutionStatus::unsupported;
-      report.message = "program " + program.name + " uses several streams: the simulator runs one stream so far";
+      report.message =
+          "program " + program.name + " uses several streams: the simulator runs one stream so far";
       return report;
     }
   }

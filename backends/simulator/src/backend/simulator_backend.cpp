@@ -12,7 +12,8 @@ namespace {
 
 class SimulatorBackend final : public core::Backend {
  public:
-  explicit SimulatorBackend(const SimulatorSettings& settings) : settings_(settings), programs_(device_) {
+  explicit SimulatorBackend(const SimulatorSettings& settings)
+      : settings_(settings), programs_(device_) {
     info_.name = "simulator";
     info_.device = "PTX simulator (model of sm_90a)";
     info_.is_model = true;
@@ -32,9 +33,12 @@ class SimulatorBackend final : public core::Backend {
     require_size(buffer, bytes.size(), "download");
     device_.read(buffer.id, bytes);
   }
-  void fill(core::BufferHandle buffer, std::uint32_t word) override { device_.fill(buffer.id, buffer.bytes, word); }
+  void fill(core::BufferHandle buffer, std::uint32_t word) override {
+    device_.fill(buffer.id, buffer.bytes, word);
+  }
 
-  core::ExecutionReport execute(const core::Program& program, std::span<const core::BufferHandle> bindings,
+  core::ExecutionReport execute(const core::Program& program,
+                                std::span<const core::BufferHandle> bindings,
                                 const core::Perturbation& perturbation, std::uint64_t schedule_seed,
                                 core::RaceMode race) override {
     const auto begin = std::chrono::steady_clock::now();
@@ -47,12 +51,15 @@ class SimulatorBackend final : public core::Backend {
     run.step_budget = settings_.step_budget;
     run.pct_depth = settings_.pct_depth;
     core::ExecutionReport report = programs_.run(program, bindings, run);
-    report.elapsed_ns = static_cast<std::uint64_t>(
-        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count());
+    report.elapsed_ns =
+        static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                       std::chrono::steady_clock::now() - begin)
+                                       .count());
     return report;
   }
 
-  core::TrialResult run_trials(const core::TrialPlan& plan, const core::TrialRequest& request) override {
+  core::TrialResult run_trials(const core::TrialPlan& plan,
+                               const core::TrialRequest& request) override {
     return TrialRunner(*this, programs_, settings_).run(plan, request);
   }
 
@@ -63,8 +70,8 @@ class SimulatorBackend final : public core::Backend {
  private:
   static void require_size(core::BufferHandle buffer, std::size_t bytes, const char* what) {
     if (bytes <= buffer.bytes) return;
-    throw core::UsageError(std::string("simulator: ") + what + " of " + std::to_string(bytes) + " bytes into a buffer of " +
-                           std::to_string(buffer.bytes));
+    throw core::UsageError(std::string("simulator: ") + what + " of " + std::to_string(bytes) +
+                           " bytes into a buffer of " + std::to_string(buffer.bytes));
   }
 
   SimulatorSettings settings_;

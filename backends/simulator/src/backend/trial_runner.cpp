@@ -15,23 +15,27 @@ constexpr std::size_t kFailuresKept = 1024;
 // Why the simulator cannot honour a perturbation; empty when it can.
 std::string not_modelled(const core::Perturbation& p) {
   const core::Perturbation plain;
-  if (p.sync_each || p.wait != plain.wait || p.wait_ns != 0) return "host timing means nothing to the simulator";
+  if (p.sync_each || p.wait != plain.wait || p.wait_ns != 0)
+    return "host timing means nothing to the simulator";
   if (p.reload_module) return "the simulator has no module loading to repeat";
   if (p.pool_bytes != 0 || p.flush_l2) return "the simulator has no caches";
   if (p.co_resident != plain.co_resident) return "the simulator runs nothing beside the trial";
   if (p.graph_trials != 0) return "the simulator gains nothing from graphs of trials";
-  if (p.batch != 1 || p.ctas_per_sm != 0.0) return "the simulator has no multiprocessors to fill: batch must be 1";
+  if (p.batch != 1 || p.ctas_per_sm != 0.0)
+    return "the simulator has no multiprocessors to fill: batch must be 1";
   return {};
 }
 
 bool has_error(const std::vector<core::RaceReport>& races) {
-  return std::any_of(races.begin(), races.end(), [](const core::RaceReport& race) { return !race.note_only; });
+  return std::any_of(races.begin(), races.end(),
+                     [](const core::RaceReport& race) { return !race.note_only; });
 }
 
 // Buffers live exactly as long as the trials.
 class BufferGuard {
  public:
-  BufferGuard(core::Backend& backend, std::vector<core::BufferHandle>& buffers) : backend_(backend), buffers_(buffers) {}
+  BufferGuard(core::Backend& backend, std::vector<core::BufferHandle>& buffers)
+      : backend_(backend), buffers_(buffers) {}
   ~BufferGuard() {
     for (const core::BufferHandle& buffer : buffers_) backend_.release(buffer);
     buffers_.clear();
@@ -46,7 +50,8 @@ class BufferGuard {
 
 }  // namespace
 
-void TrialRunner::prepare_inputs(const core::TrialPlan& plan, const core::TrialRequest& request, std::uint64_t seed) {
+void TrialRunner::prepare_inputs(const core::TrialPlan& plan, const core::TrialRequest& request,
+                                 std::uint64_t seed) {
   if (inputs_.valid && inputs_.seed == seed) return;
   std::vector<core::Tensor> inputs;
   for (const std::uint32_t index : plan.input_indices()) {
@@ -57,15 +62,18 @@ void TrialRunner::prepare_inputs(const core::TrialPlan& plan, const core::TrialR
   }
   inputs_.reference = plan.reference(inputs);
   const std::vector<std::uint32_t> indices = plan.input_indices();
-  for (std::size_t k = 0; k < indices.size(); ++k) backend_.upload(buffers_[indices[k]], inputs[k].bytes);
+  for (std::size_t k = 0; k < indices.size(); ++k)
+    backend_.upload(buffers_[indices[k]], inputs[k].bytes);
   inputs_.seed = seed;
   inputs_.valid = true;
 }
 
-void TrialRunner::run_one(const core::TrialPlan& plan, const core::TrialRequest& request, const core::Program& program,
-                          std::uint64_t trial, core::TrialResult& result) {
+void TrialRunner::run_one(const core::TrialPlan& plan, const core::TrialRequest& request,
+                          const core::Program& program, std::uint64_t trial,
+                          core::TrialResult& result) {
   const std::uint64_t own_seed = core::trial_seed(request.seed, trial);
-  const std::uint64_t input_seed = request.perturbation.fresh_inputs ? own_seed : core::trial_seed(request.seed, 0);
+  const std::uint64_t input_seed =
+      request.perturbation.fresh_inputs ? own_seed : core::trial_seed(request.seed, 0);
   prepare_inputs(plan, request, input_seed);
   const std::uint32_t poison = core::poison_word(trial);
   for (std::size_t k = 0; k < plan.buffers.size(); ++k) {
@@ -83,7 +91,8 @@ void TrialRunner::run_one(const core::TrialPlan& plan, const core::TrialRequest&
   run.pct_depth = settings_.pct_depth;
   const core::ExecutionReport report = programs_.run(program, buffers_, run);
   result.thread_instructions += report.thread_instructions;
-  if (report.status == core::ExecutionStatus::unsupported || report.status == core::ExecutionStatus::error) {
+  if (report.status == core::ExecutionStatus::unsupported ||
+      report.status == core::ExecutionStatus::error) {
     result.status = report.status;
     result.message = report.message;
     result.details = report.details;
@@ -102,7 +111,8 @@ void TrialRunner::run_one(const core::TrialPlan& plan, const core::TrialRequest&
       core::Tensor got(buffer.dtype, buffer.shape);
       backend_.download(buffers_[outputs[k]], got.bytes);
       const std::uint64_t bad = core::compare_output(got, inputs_.reference.at(k), buffer.tiles,
-                                                     core::poison_bits(buffer.dtype, poison), result.outputs[k], buffer.shape);
+                                                     core::poison_bits(buffer.dtype, poison),
+                                                     result.outputs[k], buffer.shape);
       failed.bad_elements += bad;
       if (bad != 0) failed.bad_outputs.push_back(static_cast<std::uint32_t>(k));
       hash = core::combine_output_hash(hash, core::output_hash(got));
@@ -119,16 +129,20 @@ void TrialRunner::run_one(const core::TrialPlan& plan, const core::TrialRequest&
   }
   if (failed.raced) ++result.raced;
   if (failed.bad_elements != 0) ++result.wrong_values;
-  if (report.status == core::ExecutionStatus::completed && !failed.raced && failed.bad_elements == 0) return;
+  if (report.status == core::ExecutionStatus::completed && !failed.raced &&
+      failed.bad_elements == 0)
+    return;
   ++result.failed;
   if (result.first_failed_trial == ~std::uint64_t{0}) result.first_failed_trial = trial;
-  if (failed.bad_elements != 0 && result.captures.size() < request.capture_limit) result.captures.push_back(std::move(capture));
+  if (failed.bad_elements != 0 && result.captures.size() < request.capture_limit)
+    result.captures.push_back(std::move(capture));
   if (result.failures.size() < kFailuresKept) result.failures.push_back(std::move(failed));
 }
 
 core::TrialResult TrialRunner::run(const core::TrialPlan& plan, const core::TrialRequest& request) {
   core::TrialResult result;
-  for (const std::uint32_t index : plan.output_indices()) result.outputs.push_back(core::make_output_totals(plan.buffers[index]));
+  for (const std::uint32_t index : plan.output_indices())
+    result.outputs.push_back(core::make_output_totals(plan.buffers[index]));
   if (std::string why = not_modelled(request.perturbation); !why.empty()) {
     result.skipped = true;
     result.note = std::move(why);
@@ -136,14 +150,17 @@ core::TrialResult TrialRunner::run(const core::TrialPlan& plan, const core::Tria
   }
   const auto begin = std::chrono::steady_clock::now();
   const BufferGuard guard(backend_, buffers_);
-  for (const core::BufferSpec& buffer : plan.buffers) buffers_.push_back(backend_.allocate(buffer.name, buffer.bytes()));
+  for (const core::BufferSpec& buffer : plan.buffers)
+    buffers_.push_back(backend_.allocate(buffer.name, buffer.bytes()));
   inputs_ = InputSet{};
   hashes_.clear();
   const core::Program program = plan.program(1);
   for (std::uint64_t k = 0; k < request.count; ++k) {
     if (request.stop != nullptr && request.stop->load()) break;
     run_one(plan, request, program, request.first_trial + k, result);
-    if (result.status == core::ExecutionStatus::unsupported || result.status == core::ExecutionStatus::error) break;
+    if (result.status == core::ExecutionStatus::unsupported ||
+        result.status == core::ExecutionStatus::error)
+      break;
     if (request.progress) request.progress(result.trials, result.failed);
   }
   if (!request.perturbation.fresh_inputs && !hashes_.empty()) {
@@ -151,7 +168,8 @@ core::TrialResult TrialRunner::run(const core::TrialPlan& plan, const core::Tria
     result.distinct_outputs = hashes_.size();
   }
   result.elapsed_ns = static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count());
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin)
+          .count());
   return result;
 }
 

@@ -21,9 +21,10 @@ class TrialRunner {
     bool valid = false;
     std::vector<core::ReferenceTensor> reference;
   };
-  void prepare_inputs(const core::TrialPlan& plan, const core::TrialRequest& request, std::uint64_t seed);
-  void run_one(const core::TrialPlan& plan, const core::TrialRequest& request, const core::Program& program,
-               std::uint64_t trial, core::TrialResult& result);
+  void prepare_inputs(const core::TrialPlan& plan, const core::TrialRequest& request,
+                      std::uint64_t seed);
+  void run_one(const core::TrialPlan& plan, const core::TrialRequest& request,
+               const core::Program& program, std::uint64_t trial, core::TrialResult& result);
 
   core::Backend& backend_;
   ProgramRunner& programs_;

@@ -41,7 +41,8 @@ static void convert_packed(u8* r, const Instruction& i, u32 mask) {
   u32* d = lanes_of<u32>(r, i.d[0]);
   const float* a = lanes_of<float>(r, i.s[0]);
   const float* b = lanes_of<float>(r, i.s[1]);
-  for_each_lane(mask, [&](int l) { d[l] = static_cast<u32>(H::narrow(a[l])) << 16 | H::narrow(b[l]); });
+  for_each_lane(mask,
+                [&](int l) { d[l] = static_cast<u32>(H::narrow(a[l])) << 16 | H::narrow(b[l]); });
 }
 template <class H>
 static void convert_packed_general(u8* r, const Instruction& i, u32 mask) {
@@ -49,9 +50,11 @@ static void convert_packed_general(u8* r, const Instruction& i, u32 mask) {
   const float* a = lanes_of<float>(r, i.s[0]);
   const float* b = lanes_of<float>(r, i.s[1]);
   const auto one = [&](float x) {
-    auto bits = static_cast<u32>(round_to_format(static_cast<double>(x), H::kFormat, i.mode.rounding));
+    auto bits =
+        static_cast<u32>(round_to_format(static_cast<double>(x), H::kFormat, i.mode.rounding));
     const u32 magnitude = bits & 0x7fffu;
-    if (i.variant && magnitude == H::kFormat.infinity()) bits = (bits & 0x8000u) | static_cast<u32>(H::kFormat.largest());
+    if (i.variant && magnitude == H::kFormat.infinity())
+      bits = (bits & 0x8000u) | static_cast<u32>(H::kFormat.largest());
     if (i.mode.relu && magnitude <= H::kFormat.infinity() && (bits & 0x8000u)) bits = 0;
     return bits;
   };
@@ -66,9 +69,13 @@ struct ConvertParameters {
   int to_width, from_width;
 };
 static inline ConvertParameters unpack_parameters(u32 v) {
-  return {static_cast<ptx::Scalar>(v & 31), static_cast<ptx::Scalar>((v >> 5) & 31),
-          static_cast<ConvertRounding>((v >> 10) & 7), ((v >> 13) & 1) != 0, ((v >> 14) & 1) != 0,
-          static_cast<int>((v >> 15) & 15), static_cast<int>((v >> 19) & 15)};
+  return {static_cast<ptx::Scalar>(v & 31),
+          static_cast<ptx::Scalar>((v >> 5) & 31),
+          static_cast<ConvertRounding>((v >> 10) & 7),
+          ((v >> 13) & 1) != 0,
+          ((v >> 14) & 1) != 0,
+          static_cast<int>((v >> 15) & 15),
+          static_cast<int>((v >> 19) & 15)};
 }
 
 static inline u64 load_lane(const u8* r, RegisterOffset offset, int width, int lane) {
@@ -82,15 +89,16 @@ static inline void store_lane(u8* r, RegisterOffset offset, int width, int lane,
 static inline u64 extended(u64 bits, int bytes, bool is_signed) {
   if (bytes >= 8) return bits;
   const int shift = 64 - 8 * bytes;
-  return is_signed ? static_cast<u64>(static_cast<s64>(bits << shift) >> shift) : bits << shift >> shift;
+  return is_signed ? static_cast<u64>(static_cast<s64>(bits << shift) >> shift)
+                   : bits << shift >> shift;
 }
 static inline double rounded_to_integer(double x, ConvertRounding rounding) {
   switch (rounding) {
-    case ConvertRounding::nearest_integer: return __builtin_nearbyint(x);
-    case ConvertRounding::zero_integer: return __builtin_trunc(x);
-    case ConvertRounding::down_integer: return __builtin_floor(x);
-    case ConvertRounding::up_integer: return __builtin_ceil(x);
-    case ConvertRounding::none: return x;
+  case ConvertRounding::nearest_integer: return __builtin_nearbyint(x);
+  case ConvertRounding::zero_integer: return __builtin_trunc(x);
+  case ConvertRounding::down_integer: return __builtin_floor(x);
+  case ConvertRounding::up_integer: return __builtin_ceil(x);
+  case ConvertRounding::none: return x;
   }
   return x;
 }
@@ -101,7 +109,8 @@ static inline u64 float_to_integer(double x, const ConvertParameters& p) {
     const bool wide = p.from == ptx::Scalar::f64 || bits == 64;
     return wide ? u64{1} << (bits - 1) : 0;
   }
-  x = rounded_to_integer(x, p.to_integer == ConvertRounding::none ? ConvertRounding::zero_integer : p.to_integer);
+  x = rounded_to_integer(x, p.to_integer == ConvertRounding::none ? ConvertRounding::zero_integer
+                                                                  : p.to_integer);
   if (ptx::is_signed(p.to)) {
     const double limit = bits == 64 ? 0x1p63 : static_cast<double>(s64{1} << (bits - 1));
     if (x >= limit) return static_cast<u64>((u64{1} << (bits - 1)) - 1);
@@ -133,20 +142,25 @@ static inline u64 double_to_float(double x, const ConvertParameters& p, FloatMod
   if (p.to_integer != ConvertRounding::none) x = rounded_to_integer(x, p.to_integer);
   if (mode.saturate) x = x != x ? 0.0 : clamped_01(x);
   if (p.to == ptx::Scalar::f64) return std::bit_cast<u64>(canonical(x));
-  const FloatFormat format = p.to == ptx::Scalar::f16 ? kHalf : p.to == ptx::Scalar::bf16 ? kBfloat16
-                           : p.to == ptx::Scalar::tf32 ? kTf32 : kSingle;
+  const FloatFormat format = p.to == ptx::Scalar::f16    ? kHalf
+                             : p.to == ptx::Scalar::bf16 ? kBfloat16
+                             : p.to == ptx::Scalar::tf32 ? kTf32
+                                                         : kSingle;
   u64 bits = round_to_format(x, format, mode.rounding);
   const u64 magnitude = bits & (format.sign() - 1);
-  if (p.finite_saturate && magnitude == format.infinity()) bits = (bits & format.sign()) | format.largest();
+  if (p.finite_saturate && magnitude == format.infinity())
+    bits = (bits & format.sign()) | format.largest();
   if (mode.relu && magnitude <= format.infinity() && (bits & format.sign())) bits = 0;
   if (p.to == ptx::Scalar::tf32) bits <<= 13;
-  if (p.to == ptx::Scalar::f32 && mode.flush_subnormals && (bits & 0x7f800000u) == 0) bits &= 0x80000000u;
+  if (p.to == ptx::Scalar::f32 && mode.flush_subnormals && (bits & 0x7f800000u) == 0)
+    bits &= 0x80000000u;
   return bits;
 }
 
 static inline double integer_to_double_odd(u64 value, bool is_signed) {
-  const double x = is_signed ? directed_from_signed(Rounding::toward_zero, static_cast<s64>(value), double{})
-                             : directed_from_unsigned(Rounding::toward_zero, value, double{});
+  const double x =
+      is_signed ? directed_from_signed(Rounding::toward_zero, static_cast<s64>(value), double{})
+                : directed_from_unsigned(Rounding::toward_zero, value, double{});
   // Exact below 2^53; above, a sticky last bit keeps the second rounding right.
   const bool negative = is_signed && static_cast<s64>(value) < 0;
   const u64 magnitude = negative ? u64{0} - value : value;
@@ -162,21 +176,22 @@ static u64 convert_value(u64 raw, const ConvertParameters& p, FloatMode mode) {
     const u64 value = extended(raw, from_bytes, ptx::is_signed(p.from));
     if (!ptx::is_float(p.to)) return integer_to_integer(value, p);
     if (p.to == ptx::Scalar::f64) {
-      return std::bit_cast<u64>(ptx::is_signed(p.from)
-                                    ? directed_from_signed(mode.rounding, static_cast<s64>(value), double{})
-                                    : directed_from_unsigned(mode.rounding, value, double{}));
+      return std::bit_cast<u64>(
+          ptx::is_signed(p.from)
+              ? directed_from_signed(mode.rounding, static_cast<s64>(value), double{})
+              : directed_from_unsigned(mode.rounding, value, double{}));
     }
     return double_to_float(integer_to_double_odd(value, ptx::is_signed(p.from)), p, mode);
   }
   double x = 0;
   switch (p.from) {
-    case ptx::Scalar::f16: x = static_cast<double>(from_half(static_cast<u16>(raw))); break;
-    case ptx::Scalar::bf16: x = static_cast<double>(from_bfloat16(static_cast<u16>(raw))); break;
-    case ptx::Scalar::f64: x = std::bit_cast<double>(raw); break;
-    default: {
-      const float f = float_from_bits(static_cast<u32>(raw));
-      x = static_cast<double>(mode.flush_subnormals ? flushed(f) : f);
-    }
+  case ptx::Scalar::f16: x = static_cast<double>(from_half(static_cast<u16>(raw))); break;
+  case ptx::Scalar::bf16: x = static_cast<double>(from_bfloat16(static_cast<u16>(raw))); break;
+  case ptx::Scalar::f64: x = std::bit_cast<double>(raw); break;
+  default: {
+    const float f = float_from_bits(static_cast<u32>(raw));
+    x = static_cast<double>(mode.flush_subnormals ? flushed(f) : f);
+  }
   }
   if (ptx::is_float(p.to)) return double_to_float(x, p, mode);
   return float_to_integer(x, p);

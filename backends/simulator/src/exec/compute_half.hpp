@@ -20,14 +20,27 @@ struct Bfloat16Type {
   static u16 narrow(float x) { return to_bfloat16(x); }
 };
 
-enum class HalfOp : u8 { add, subtract, multiply, fma, minimum, maximum, negate, absolute, ex2, tanh };
+enum class HalfOp : u8 {
+  add,
+  subtract,
+  multiply,
+  fma,
+  minimum,
+  maximum,
+  negate,
+  absolute,
+  ex2,
+  tanh
+};
 
 template <class H>
 static inline u16 half_flushed(u16 x) {
   return (x & H::kFormat.infinity()) == 0 ? static_cast<u16>(x & 0x8000u) : x;
 }
 template <class H>
-static inline bool half_is_nan(u16 x) { return (x & 0x7fffu) > H::kFormat.infinity(); }
+static inline bool half_is_nan(u16 x) {
+  return (x & 0x7fffu) > H::kFormat.infinity();
+}
 
 template <class H, HalfOp kOp>
 static inline u16 half_apply(u16 a, u16 b, u16 c, FloatMode mode) {
@@ -41,25 +54,26 @@ static inline u16 half_apply(u16 a, u16 b, u16 c, FloatMode mode) {
   const float x = H::widen(a), y = H::widen(b);
   u16 result = 0;
   switch (kOp) {
-    case HalfOp::add: result = H::narrow(x + y); break;
-    case HalfOp::subtract: result = H::narrow(x - y); break;
-    case HalfOp::multiply: result = H::narrow(x * y); break;
-    case HalfOp::fma: {
-      const double exact = static_cast<double>(x) * static_cast<double>(y);
-      result = static_cast<u16>(round_to_format(
-          multiply_add_to_odd(exact, static_cast<double>(H::widen(c))), H::kFormat, Rounding::nearest_even));
-      break;
-    }
-    case HalfOp::minimum:
-    case HalfOp::maximum: {
-      const float value = kOp == HalfOp::minimum ? minimum(x, y) : maximum(x, y);
-      result = mode.propagate_nan && (x != x || y != y) ? 0x7fff : H::narrow(value);
-      if (mode.xor_sign) result = static_cast<u16>((result & 0x7fff) | ((a ^ b) & 0x8000));
-      break;
-    }
-    case HalfOp::ex2: result = H::narrow(approximate_ex2(x)); break;
-    case HalfOp::tanh: result = H::narrow(approximate_tanh(x)); break;
-    default: break;
+  case HalfOp::add: result = H::narrow(x + y); break;
+  case HalfOp::subtract: result = H::narrow(x - y); break;
+  case HalfOp::multiply: result = H::narrow(x * y); break;
+  case HalfOp::fma: {
+    const double exact = static_cast<double>(x) * static_cast<double>(y);
+    result = static_cast<u16>(
+        round_to_format(multiply_add_to_odd(exact, static_cast<double>(H::widen(c))), H::kFormat,
+                        Rounding::nearest_even));
+    break;
+  }
+  case HalfOp::minimum:
+  case HalfOp::maximum: {
+    const float value = kOp == HalfOp::minimum ? minimum(x, y) : maximum(x, y);
+    result = mode.propagate_nan && (x != x || y != y) ? 0x7fff : H::narrow(value);
+    if (mode.xor_sign) result = static_cast<u16>((result & 0x7fff) | ((a ^ b) & 0x8000));
+    break;
+  }
+  case HalfOp::ex2: result = H::narrow(approximate_ex2(x)); break;
+  case HalfOp::tanh: result = H::narrow(approximate_tanh(x)); break;
+  default: break;
   }
   if (mode.flush_subnormals) result = half_flushed<H>(result);
   if (mode.saturate) result = H::narrow(clamped_01(H::widen(result)));
@@ -84,7 +98,8 @@ static void half_packed(u8* r, const Instruction& i, u32 mask) {
   const u32* c = lanes_of<u32>(r, i.s[2] >= 0 ? i.s[2] : i.s[0]);
   for_each_lane(mask, [&](int l) {
     const u32 x = a[l], y = b[l], z = c[l];
-    const u32 low = half_apply<H, kOp>(static_cast<u16>(x), static_cast<u16>(y), static_cast<u16>(z), i.mode);
+    const u32 low =
+        half_apply<H, kOp>(static_cast<u16>(x), static_cast<u16>(y), static_cast<u16>(z), i.mode);
     const u32 high = half_apply<H, kOp>(static_cast<u16>(x >> 16), static_cast<u16>(y >> 16),
                                         static_cast<u16>(z >> 16), i.mode);
     d[l] = high << 16 | low;
@@ -92,7 +107,8 @@ static void half_packed(u8* r, const Instruction& i, u32 mask) {
 }
 
 template <class H>
-static u32 half_compare_lanes(Comparison comparison, const u16* a, const u16* b, u32 stride, bool flush) {
+static u32 half_compare_lanes(Comparison comparison, const u16* a, const u16* b, u32 stride,
+                              bool flush) {
   u32 bits = 0;
   for (u32 l = 0; l < 32; ++l) {
     u16 p = a[l * stride], q = b[l * stride];
@@ -103,20 +119,20 @@ static u32 half_compare_lanes(Comparison comparison, const u16* a, const u16* b,
     const float x = H::widen(p), y = H::widen(q);
     bool value = false;
     switch (comparison) {
-      case Comparison::eq: value = compares<float, Comparison::eq>(x, y); break;
-      case Comparison::ne: value = compares<float, Comparison::ne>(x, y); break;
-      case Comparison::lt: value = x < y; break;
-      case Comparison::le: value = x <= y; break;
-      case Comparison::gt: value = x > y; break;
-      case Comparison::ge: value = x >= y; break;
-      case Comparison::equ: value = compares<float, Comparison::equ>(x, y); break;
-      case Comparison::neu: value = !(x == y); break;
-      case Comparison::ltu: value = !(x >= y); break;
-      case Comparison::leu: value = !(x > y); break;
-      case Comparison::gtu: value = !(x <= y); break;
-      case Comparison::geu: value = !(x < y); break;
-      case Comparison::num: value = x == x && y == y; break;
-      case Comparison::nan: value = x != x || y != y; break;
+    case Comparison::eq: value = compares<float, Comparison::eq>(x, y); break;
+    case Comparison::ne: value = compares<float, Comparison::ne>(x, y); break;
+    case Comparison::lt: value = x < y; break;
+    case Comparison::le: value = x <= y; break;
+    case Comparison::gt: value = x > y; break;
+    case Comparison::ge: value = x >= y; break;
+    case Comparison::equ: value = compares<float, Comparison::equ>(x, y); break;
+    case Comparison::neu: value = !(x == y); break;
+    case Comparison::ltu: value = !(x >= y); break;
+    case Comparison::leu: value = !(x > y); break;
+    case Comparison::gtu: value = !(x <= y); break;
+    case Comparison::geu: value = !(x < y); break;
+    case Comparison::num: value = x == x && y == y; break;
+    case Comparison::nan: value = x != x || y != y; break;
     }
     bits |= static_cast<u32>(value) << l;
   }
@@ -133,7 +149,8 @@ static void half_compare(u8* r, const Instruction& i, u32 mask) {
   const u32 first = combined(r, i, low);
   u32 second = 0;
   if (i.d[1] >= 0) {
-    second = combined(r, i, kPacked ? half_compare_lanes<H>(comparison, a + 1, b + 1, 2, flush) : ~low);
+    second =
+        combined(r, i, kPacked ? half_compare_lanes<H>(comparison, a + 1, b + 1, 2, flush) : ~low);
   }
   if (i.d[0] >= 0) assign(predicate_at(r, i.d[0]), mask, first);
   if (i.d[1] >= 0) assign(predicate_at(r, i.d[1]), mask, second);

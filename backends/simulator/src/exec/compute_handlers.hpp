@@ -88,9 +88,12 @@ static void float_general(u8* r, const Instruction& i, u32 mask) {
       }
     }
     if (mode.rounding == Rounding::nearest_even) {
-      if constexpr (kOperation == FloatOperation::multiply_add) result = Op::apply(x, y, z);
-      else if constexpr (kOperation == FloatOperation::square_root) result = Op::apply(x);
-      else result = Op::apply(x, y);
+      if constexpr (kOperation == FloatOperation::multiply_add)
+        result = Op::apply(x, y, z);
+      else if constexpr (kOperation == FloatOperation::square_root)
+        result = Op::apply(x);
+      else
+        result = Op::apply(x, y);
     } else {
       result = directed(kOperation, mode.rounding, x, y, z);
     }
@@ -111,7 +114,8 @@ static void reciprocal_general(u8* r, const Instruction& i, u32 mask) {
     T result = i.mode.rounding == Rounding::nearest_even
                    ? T(1) / x
                    : directed(FloatOperation::divide, i.mode.rounding, T(1), x, T(0));
-    if constexpr (std::is_same_v<T, float>) result = i.mode.flush_subnormals ? flushed(result) : result;
+    if constexpr (std::is_same_v<T, float>)
+      result = i.mode.flush_subnormals ? flushed(result) : result;
     d[l] = canonical(result);
   });
 }
@@ -126,7 +130,8 @@ static void binary_flushed(u8* r, const Instruction& i, u32 mask) {
   float* d = lanes_of<float>(r, i.d[0]);
   const float* a = lanes_of<float>(r, i.s[0]);
   const float* b = lanes_of<float>(r, i.s[1]);
-  for_each_lane(mask, [&](int l) { d[l] = canonical(flushed(Op::apply(flushed(a[l]), flushed(b[l])))); });
+  for_each_lane(mask,
+                [&](int l) { d[l] = canonical(flushed(Op::apply(flushed(a[l]), flushed(b[l])))); });
 }
 template <class T, bool kMaximum>
 static void extremum_general(u8* r, const Instruction& i, u32 mask) {
@@ -143,7 +148,8 @@ static void extremum_general(u8* r, const Instruction& i, u32 mask) {
     }
     T result = kMaximum ? maximum(x, y) : minimum(x, y);
     if (i.mode.propagate_nan && (x != x || y != y)) result = std::numeric_limits<T>::quiet_NaN();
-    if (i.mode.xor_sign) result = std::copysign(result, std::signbit(x) != std::signbit(y) ? T(-1) : T(1));
+    if (i.mode.xor_sign)
+      result = std::copysign(result, std::signbit(x) != std::signbit(y) ? T(-1) : T(1));
     d[l] = canonical(result);
   });
 }
@@ -155,20 +161,20 @@ static inline void assign(u32& p, u32 mask, u32 value) { p = (p & ~mask) | (valu
 template <class T, Comparison kComparison>
 static inline bool compares(T a, T b) {
   switch (kComparison) {
-    case Comparison::eq: return a == b;
-    case Comparison::ne: return std::is_floating_point_v<T> ? (a < b || a > b) : a != b;
-    case Comparison::lt: return a < b;
-    case Comparison::le: return a <= b;
-    case Comparison::gt: return a > b;
-    case Comparison::ge: return a >= b;
-    case Comparison::equ: return !(a < b || a > b);
-    case Comparison::neu: return !(a == b);
-    case Comparison::ltu: return !(a >= b);
-    case Comparison::leu: return !(a > b);
-    case Comparison::gtu: return !(a <= b);
-    case Comparison::geu: return !(a < b);
-    case Comparison::num: return a == a && b == b;
-    case Comparison::nan: return a != a || b != b;
+  case Comparison::eq: return a == b;
+  case Comparison::ne: return std::is_floating_point_v<T> ? (a < b || a > b) : a != b;
+  case Comparison::lt: return a < b;
+  case Comparison::le: return a <= b;
+  case Comparison::gt: return a > b;
+  case Comparison::ge: return a >= b;
+  case Comparison::equ: return !(a < b || a > b);
+  case Comparison::neu: return !(a == b);
+  case Comparison::ltu: return !(a >= b);
+  case Comparison::leu: return !(a > b);
+  case Comparison::gtu: return !(a <= b);
+  case Comparison::geu: return !(a < b);
+  case Comparison::num: return a == a && b == b;
+  case Comparison::nan: return a != a || b != b;
   }
   return false;
 }
@@ -177,7 +183,8 @@ static u32 compare_lanes(const T* a, const T* b, bool flush) {
   alignas(32) u8 flags[32];
   if constexpr (std::is_same_v<T, float>) {
     if (flush) {
-      for (int l = 0; l < 32; ++l) flags[l] = compares<T, kComparison>(flushed(a[l]), flushed(b[l])) ? 0xff : 0;
+      for (int l = 0; l < 32; ++l)
+        flags[l] = compares<T, kComparison>(flushed(a[l]), flushed(b[l])) ? 0xff : 0;
     } else {
       for (int l = 0; l < 32; ++l) flags[l] = compares<T, kComparison>(a[l], b[l]) ? 0xff : 0;
     }
@@ -194,10 +201,10 @@ static inline u32 combined(const u8* r, const Instruction& i, u32 value) {
   std::memcpy(&c, r + i.s[2], 4);
   if (i.sign_extend) c = ~c;  // `!c`
   switch (static_cast<Combine>(i.variant)) {
-    case Combine::bit_and: return value & c;
-    case Combine::bit_or: return value | c;
-    case Combine::bit_xor: return value ^ c;
-    case Combine::none: break;
+  case Combine::bit_and: return value & c;
+  case Combine::bit_or: return value | c;
+  case Combine::bit_xor: return value ^ c;
+  case Combine::none: break;
   }
   return value;
 }
@@ -212,8 +219,10 @@ static void compare(u8* r, const Instruction& i, u32 mask) {
 }
 template <class T, Comparison kComparison>
 static void compare_set(u8* r, const Instruction& i, u32 mask) {
-  const u32 value = combined(r, i, compare_lanes<T, kComparison>(
-      lanes_of<T>(r, i.s[0]), lanes_of<T>(r, i.s[1]), i.mode.flush_subnormals));
+  const u32 value =
+      combined(r, i,
+               compare_lanes<T, kComparison>(lanes_of<T>(r, i.s[0]), lanes_of<T>(r, i.s[1]),
+                                             i.mode.flush_subnormals));
   u32* d = lanes_of<u32>(r, i.d[0]);
   const u32 truth = i.width == 1 ? 0x3f800000u : 0xffffffffu;  // width 1: an f32 destination
   for_each_lane(mask, [&](int l) { d[l] = (value >> l) & 1 ? truth : 0; });
@@ -240,8 +249,11 @@ static void predicate_logic(u8* r, const Instruction& i, u32 mask) {
   u32 a = predicate_at(r, i.s[0]);
   if (i.sign_extend) a = ~a;
   const u32 b = i.s[1] >= 0 ? predicate_at(r, i.s[1]) : 0;
-  const u32 value = kOperation == 0 ? a & b : kOperation == 1 ? a | b : kOperation == 2 ? a ^ b
-                                  : kOperation == 3 ? ~a : a;
+  const u32 value = kOperation == 0   ? a & b
+                    : kOperation == 1 ? a | b
+                    : kOperation == 2 ? a ^ b
+                    : kOperation == 3 ? ~a
+                                      : a;
   assign(predicate_at(r, i.d[0]), mask, value);
 }
 
@@ -289,7 +301,8 @@ static void funnel(u8* r, const Instruction& i, u32 mask) {  // variant 1: clamp
     d[l] = static_cast<u32>(kLeft ? both >> (32 - n) : both >> n);
   });
 }
-static void permute(u8* r, const Instruction& i, u32 mask) {  // prmt, default mode and the six others
+static void permute(u8* r, const Instruction& i,
+                    u32 mask) {  // prmt, default mode and the six others
   u32* d = lanes_of<u32>(r, i.d[0]);
   const u32* a = lanes_of<u32>(r, i.s[0]);
   const u32* b = lanes_of<u32>(r, i.s[1]);
@@ -299,13 +312,15 @@ static void permute(u8* r, const Instruction& i, u32 mask) {  // prmt, default m
     const u32 s = c[l] & 3;
     u32 selector = c[l];
     switch (i.variant) {
-      case 1: selector = (s + 3) << 12 | (s + 2) << 8 | (s + 1) << 4 | s; break;           // f4e
-      case 2: selector = ((s + 5) & 7) << 12 | ((s + 6) & 7) << 8 | ((s + 7) & 7) << 4 | s; break;  // b4e
-      case 3: selector = s * 0x1111u; break;                                               // rc8
-      case 4: selector = 3u << 12 | (s > 2 ? s : 2) << 8 | (s > 1 ? s : 1) << 4 | s; break;  // ecl
-      case 5: selector = s << 12 | (s < 2 ? s : 2) << 8 | (s < 1 ? s : 1) << 4; break;       // ecr
-      case 6: selector = (s & 1) ? 0x3232u : 0x1010u; break;                               // rc16
-      default: break;
+    case 1: selector = (s + 3) << 12 | (s + 2) << 8 | (s + 1) << 4 | s; break;  // f4e
+    case 2:
+      selector = ((s + 5) & 7) << 12 | ((s + 6) & 7) << 8 | ((s + 7) & 7) << 4 | s;
+      break;                                                                               // b4e
+    case 3: selector = s * 0x1111u; break;                                                 // rc8
+    case 4: selector = 3u << 12 | (s > 2 ? s : 2) << 8 | (s > 1 ? s : 1) << 4 | s; break;  // ecl
+    case 5: selector = s << 12 | (s < 2 ? s : 2) << 8 | (s < 1 ? s : 1) << 4; break;       // ecr
+    case 6: selector = (s & 1) ? 0x3232u : 0x1010u; break;                                 // rc16
+    default: break;
     }
     u32 result = 0;
     for (int k = 0; k < 4; ++k) {
@@ -351,7 +366,8 @@ static void bit_mask(u8* r, const Instruction& i, u32 mask) {  // bmsk; variant 
   });
 }
 template <class T>
-static void dot4(u8* r, const Instruction& i, u32 mask) {  // variant: bit 0 a signed, bit 1 b signed
+static void dot4(u8* r, const Instruction& i,
+                 u32 mask) {  // variant: bit 0 a signed, bit 1 b signed
   T* d = lanes_of<T>(r, i.d[0]);
   const u32* a = lanes_of<u32>(r, i.s[0]);
   const u32* b = lanes_of<u32>(r, i.s[1]);
@@ -368,7 +384,8 @@ static void dot4(u8* r, const Instruction& i, u32 mask) {  // variant: bit 0 a s
   });
 }
 
-// ---- carry chains: one carry bit a lane, in the register d[1] / s[3] -----------------------------
+// ---- carry chains: one carry bit a lane, in the register d[1] / s[3]
+// -----------------------------
 template <class T, bool kSubtract, bool kCarryIn, bool kCarryOut>
 static void add_with_carry(u8* r, const Instruction& i, u32 mask) {
   T* d = lanes_of<T>(r, i.d[0]);
@@ -396,8 +413,8 @@ static void mad_with_carry(u8* r, const Instruction& i, u32 mask) {
   u32 out = carry;
   for_each_lane(mask, [&](int l) {
     const T product = kHigh ? MultiplyHigh::apply(a[l], b[l]) : static_cast<T>(a[l] * b[l]);
-    const unsigned __int128 wide = static_cast<unsigned __int128>(product) + c[l] +
-                                   (kCarryIn ? (carry >> l) & 1 : 0);
+    const unsigned __int128 wide =
+        static_cast<unsigned __int128>(product) + c[l] + (kCarryIn ? (carry >> l) & 1 : 0);
     d[l] = static_cast<T>(wide);
     out = (out & ~(1u << l)) | (static_cast<u32>(wide >> (8 * sizeof(T))) & 1) << l;
   });
@@ -410,7 +427,9 @@ static void saturated_s32(u8* r, const Instruction& i, u32 mask) {
   const s32* b = lanes_of<s32>(r, i.s[1]);
   for_each_lane(mask, [&](int l) {
     const s64 wide = kSubtract ? s64{a[l]} - b[l] : s64{a[l]} + b[l];
-    d[l] = static_cast<s32>(wide > 2147483647 ? 2147483647 : wide < -2147483648LL ? -2147483648LL : wide);
+    d[l] = static_cast<s32>(wide > 2147483647      ? 2147483647
+                            : wide < -2147483648LL ? -2147483648LL
+                                                   : wide);
   });
 }
 

@@ -12,71 +12,79 @@ using ptx::Scalar;
 template <class Op>
 static ComputeHandler integer_binary(Scalar type) {
   switch (type) {
-    case Scalar::u16: case Scalar::b16: return binary<u16, Op>;
-    case Scalar::s16: return binary<s16, Op>;
-    case Scalar::u32: case Scalar::b32: return binary<u32, Op>;
-    case Scalar::s32: return binary<s32, Op>;
-    case Scalar::u64: case Scalar::b64: return binary<u64, Op>;
-    case Scalar::s64: return binary<s64, Op>;
-    default: return nullptr;
+  case Scalar::u16:
+  case Scalar::b16: return binary<u16, Op>;
+  case Scalar::s16: return binary<s16, Op>;
+  case Scalar::u32:
+  case Scalar::b32: return binary<u32, Op>;
+  case Scalar::s32: return binary<s32, Op>;
+  case Scalar::u64:
+  case Scalar::b64: return binary<u64, Op>;
+  case Scalar::s64: return binary<s64, Op>;
+  default: return nullptr;
   }
 }
 // Where the sign does not matter, signed types use the unsigned handler: overflow wraps.
 static Scalar as_unsigned(Scalar type) {
   switch (type) {
-    case Scalar::s16: return Scalar::u16;
-    case Scalar::s32: return Scalar::u32;
-    case Scalar::s64: return Scalar::u64;
-    default: return type;
+  case Scalar::s16: return Scalar::u16;
+  case Scalar::s32: return Scalar::u32;
+  case Scalar::s64: return Scalar::u64;
+  default: return type;
   }
 }
 template <class Op>
 static ComputeHandler integer_ternary(Scalar type) {
   switch (type) {
-    case Scalar::u16: case Scalar::b16: return ternary<u16, Op>;
-    case Scalar::s16: return ternary<s16, Op>;
-    case Scalar::u32: case Scalar::b32: return ternary<u32, Op>;
-    case Scalar::s32: return ternary<s32, Op>;
-    case Scalar::u64: case Scalar::b64: return ternary<u64, Op>;
-    case Scalar::s64: return ternary<s64, Op>;
-    default: return nullptr;
+  case Scalar::u16:
+  case Scalar::b16: return ternary<u16, Op>;
+  case Scalar::s16: return ternary<s16, Op>;
+  case Scalar::u32:
+  case Scalar::b32: return ternary<u32, Op>;
+  case Scalar::s32: return ternary<s32, Op>;
+  case Scalar::u64:
+  case Scalar::b64: return ternary<u64, Op>;
+  case Scalar::s64: return ternary<s64, Op>;
+  default: return nullptr;
   }
 }
 template <class Op>
 static ComputeHandler bits_unary(Scalar type) {
   switch (ptx::bytes_of(type)) {
-    case 2: return unary_raw<u16, Op>;
-    case 4: return unary_raw<u32, Op>;
-    case 8: return unary_raw<u64, Op>;
-    default: return nullptr;
+  case 2: return unary_raw<u16, Op>;
+  case 4: return unary_raw<u32, Op>;
+  case 8: return unary_raw<u64, Op>;
+  default: return nullptr;
   }
 }
 template <class Op>
 static ComputeHandler signed_unary(Scalar type) {
   switch (type) {
-    case Scalar::s16: return unary_raw<s16, Op>;
-    case Scalar::s32: return unary_raw<s32, Op>;
-    case Scalar::s64: return unary_raw<s64, Op>;
-    case Scalar::f32: return unary_raw<float, Op>;
-    case Scalar::f64: return unary_raw<double, Op>;
-    default: return nullptr;
+  case Scalar::s16: return unary_raw<s16, Op>;
+  case Scalar::s32: return unary_raw<s32, Op>;
+  case Scalar::s64: return unary_raw<s64, Op>;
+  case Scalar::f32: return unary_raw<float, Op>;
+  case Scalar::f64: return unary_raw<double, Op>;
+  default: return nullptr;
   }
 }
 template <HalfOp kOp>
 static ComputeHandler half_handler(Scalar type) {
   switch (type) {
-    case Scalar::f16: return half_scalar<HalfType, kOp>;
-    case Scalar::bf16: return half_scalar<Bfloat16Type, kOp>;
-    case Scalar::f16x2: return half_packed<HalfType, kOp>;
-    case Scalar::bf16x2: return half_packed<Bfloat16Type, kOp>;
-    default: return nullptr;
+  case Scalar::f16: return half_scalar<HalfType, kOp>;
+  case Scalar::bf16: return half_scalar<Bfloat16Type, kOp>;
+  case Scalar::f16x2: return half_packed<HalfType, kOp>;
+  case Scalar::bf16x2: return half_packed<Bfloat16Type, kOp>;
+  default: return nullptr;
   }
 }
 template <class Op, FloatOperation kOperation, HalfOp kHalfOp>
 static ComputeHandler arithmetic(const ComputeKey& key) {
   const bool plain = key.mode.is_plain();
-  if (key.type == Scalar::f32) return plain ? binary<float, Op> : float_general<float, kOperation, Op>;
-  if (key.type == Scalar::f64) return plain ? binary<double, Op> : float_general<double, kOperation, Op>;
+  if (key.type == Scalar::f32)
+    return plain ? binary<float, Op> : float_general<float, kOperation, Op>;
+  if (key.type == Scalar::f64)
+    return plain ? binary<double, Op> : float_general<double, kOperation, Op>;
   if (ptx::is_float(key.type)) return half_handler<kHalfOp>(key.type);
   return integer_binary<Op>(as_unsigned(key.type));
 }
@@ -84,7 +92,8 @@ template <class Op, HalfOp kHalfOp, bool kMaximum>
 static ComputeHandler extremum(const ComputeKey& key) {
   const bool plain = key.mode.is_plain();
   if (key.type == Scalar::f32) return plain ? binary<float, Op> : extremum_general<float, kMaximum>;
-  if (key.type == Scalar::f64) return plain ? binary<double, Op> : extremum_general<double, kMaximum>;
+  if (key.type == Scalar::f64)
+    return plain ? binary<double, Op> : extremum_general<double, kMaximum>;
   if (ptx::is_float(key.type)) return half_handler<kHalfOp>(key.type);
   return plain ? integer_binary<Op>(key.type) : nullptr;
 }
@@ -98,46 +107,49 @@ template <Comparison kComparison, bool kSet>
 static ComputeHandler comparison_of(Scalar type) {
 #define FAULTLINE_CHOOSE(T) (kSet ? compare_set<T, kComparison> : compare<T, kComparison>)
   switch (type) {
-    case Scalar::u16: case Scalar::b16: return FAULTLINE_CHOOSE(u16);
-    case Scalar::s16: return FAULTLINE_CHOOSE(s16);
-    case Scalar::u32: case Scalar::b32: return FAULTLINE_CHOOSE(u32);
-    case Scalar::s32: return FAULTLINE_CHOOSE(s32);
-    case Scalar::u64: case Scalar::b64: return FAULTLINE_CHOOSE(u64);
-    case Scalar::s64: return FAULTLINE_CHOOSE(s64);
-    case Scalar::f32: return FAULTLINE_CHOOSE(float);
-    case Scalar::f64: return FAULTLINE_CHOOSE(double);
-    default: return nullptr;
+  case Scalar::u16:
+  case Scalar::b16: return FAULTLINE_CHOOSE(u16);
+  case Scalar::s16: return FAULTLINE_CHOOSE(s16);
+  case Scalar::u32:
+  case Scalar::b32: return FAULTLINE_CHOOSE(u32);
+  case Scalar::s32: return FAULTLINE_CHOOSE(s32);
+  case Scalar::u64:
+  case Scalar::b64: return FAULTLINE_CHOOSE(u64);
+  case Scalar::s64: return FAULTLINE_CHOOSE(s64);
+  case Scalar::f32: return FAULTLINE_CHOOSE(float);
+  case Scalar::f64: return FAULTLINE_CHOOSE(double);
+  default: return nullptr;
   }
 #undef FAULTLINE_CHOOSE
 }
 template <bool kSet>
 static ComputeHandler comparison(const ComputeKey& key) {
   switch (key.comparison) {
-    case Comparison::eq: return comparison_of<Comparison::eq, kSet>(key.type);
-    case Comparison::ne: return comparison_of<Comparison::ne, kSet>(key.type);
-    case Comparison::lt: return comparison_of<Comparison::lt, kSet>(key.type);
-    case Comparison::le: return comparison_of<Comparison::le, kSet>(key.type);
-    case Comparison::gt: return comparison_of<Comparison::gt, kSet>(key.type);
-    case Comparison::ge: return comparison_of<Comparison::ge, kSet>(key.type);
-    default: break;
+  case Comparison::eq: return comparison_of<Comparison::eq, kSet>(key.type);
+  case Comparison::ne: return comparison_of<Comparison::ne, kSet>(key.type);
+  case Comparison::lt: return comparison_of<Comparison::lt, kSet>(key.type);
+  case Comparison::le: return comparison_of<Comparison::le, kSet>(key.type);
+  case Comparison::gt: return comparison_of<Comparison::gt, kSet>(key.type);
+  case Comparison::ge: return comparison_of<Comparison::ge, kSet>(key.type);
+  default: break;
   }
   if (!ptx::is_float(key.type)) return nullptr;
   switch (key.comparison) {
-    case Comparison::equ: return comparison_of<Comparison::equ, kSet>(key.type);
-    case Comparison::neu: return comparison_of<Comparison::neu, kSet>(key.type);
-    case Comparison::ltu: return comparison_of<Comparison::ltu, kSet>(key.type);
-    case Comparison::leu: return comparison_of<Comparison::leu, kSet>(key.type);
-    case Comparison::gtu: return comparison_of<Comparison::gtu, kSet>(key.type);
-    case Comparison::geu: return comparison_of<Comparison::geu, kSet>(key.type);
-    case Comparison::num: return comparison_of<Comparison::num, kSet>(key.type);
-    case Comparison::nan: return comparison_of<Comparison::nan, kSet>(key.type);
-    default: return nullptr;
+  case Comparison::equ: return comparison_of<Comparison::equ, kSet>(key.type);
+  case Comparison::neu: return comparison_of<Comparison::neu, kSet>(key.type);
+  case Comparison::ltu: return comparison_of<Comparison::ltu, kSet>(key.type);
+  case Comparison::leu: return comparison_of<Comparison::leu, kSet>(key.type);
+  case Comparison::gtu: return comparison_of<Comparison::gtu, kSet>(key.type);
+  case Comparison::geu: return comparison_of<Comparison::geu, kSet>(key.type);
+  case Comparison::num: return comparison_of<Comparison::num, kSet>(key.type);
+  case Comparison::nan: return comparison_of<Comparison::nan, kSet>(key.type);
+  default: return nullptr;
   }
 }
 
 static ComputeHandler convert_handler(const ComputeKey& key) {
-  const bool exact_widths = key.width == ptx::bytes_of(key.type) &&
-                            key.source_width == ptx::bytes_of(key.source_type);
+  const bool exact_widths =
+      key.width == ptx::bytes_of(key.type) && key.source_width == ptx::bytes_of(key.source_type);
   const bool plain = key.mode.is_plain() && !key.integer_saturate && !key.finite_saturate &&
                      key.to_integer == ConvertRounding::none;
   if (exact_widths && plain) {

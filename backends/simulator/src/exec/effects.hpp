@@ -8,7 +8,16 @@
 namespace faultline::simulator {
 
 enum class AtomicOp : std::uint8_t {
-  add, minimum, maximum, increment, decrement, bit_and, bit_or, bit_xor, exchange, compare_exchange
+  add,
+  minimum,
+  maximum,
+  increment,
+  decrement,
+  bit_and,
+  bit_or,
+  bit_xor,
+  exchange,
+  compare_exchange
 };
 enum class ShuffleMode : std::uint8_t { up, down, butterfly, index };
 enum class VoteMode : std::uint8_t { all, any, uniform, ballot };
@@ -18,13 +27,13 @@ enum class FenceKind : std::uint8_t { memory, proxy_async, proxy_other, mbarrier
 enum class MbarrierAction : std::uint8_t { init, invalidate, expect_tx, complete_tx, arrive };
 
 // Instruction::variant of mbarrier operations: the action and what comes with it.
-inline constexpr std::uint32_t kMbarrierExpect = 1u << 8;      // .expect_tx: bytes in s[2]
-inline constexpr std::uint32_t kMbarrierDrop = 1u << 9;        // arrive_drop
+inline constexpr std::uint32_t kMbarrierExpect = 1u << 8;  // .expect_tx: bytes in s[2]
+inline constexpr std::uint32_t kMbarrierDrop = 1u << 9;    // arrive_drop
 inline constexpr std::uint32_t kMbarrierNoComplete = 1u << 10;
-inline constexpr std::uint32_t kMbarrierParity = 1u << 11;     // wait by parity, not by state
+inline constexpr std::uint32_t kMbarrierParity = 1u << 11;  // wait by parity, not by state
 // Instruction::variant of bulk copies.
 inline constexpr std::uint32_t kBulkToGlobal = 1u << 8;
-inline constexpr std::uint32_t kBulkRead = 1u << 9;            // wait_group.read
+inline constexpr std::uint32_t kBulkRead = 1u << 9;  // wait_group.read
 // Instruction::variant of matrix instructions.
 enum class MmaType : std::uint8_t { f16, bf16, tf32 };
 struct MmaShape {

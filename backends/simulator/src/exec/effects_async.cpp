@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cp.async and bulk copies. PTX ISA, "cp.async", "cp.async.bulk", "cp.async.bulk.tensor". Bytes move
-// when the scheduler completes the copy, never before it was issued.
+// cp.async and bulk copies. PTX ISA, "cp.async", "cp.async.bulk", "cp.async.bulk.tensor". Bytes
+// move when the scheduler completes the copy, never before it was issued.
 #include <cstring>
 
 #include "exec/effects.hpp"
@@ -14,7 +14,8 @@ std::uint32_t thread_of(const Warp& warp, std::uint32_t lane) { return warp.inde
 
 void land(const CpAsyncCopy& copy) {
   std::memcpy(copy.to, copy.from, copy.source_bytes);
-  std::memset(copy.to + copy.source_bytes, 0, static_cast<std::size_t>(copy.bytes - copy.source_bytes));
+  std::memset(copy.to + copy.source_bytes, 0,
+              static_cast<std::size_t>(copy.bytes - copy.source_bytes));
 }
 
 void land_all(std::vector<CpAsyncCopy>& copies) {
@@ -30,19 +31,26 @@ void cp_async_effect(Warp& warp, const Instruction& i, std::uint32_t mask) {
   bool early = machine.lateness() == core::CopyLateness::eager;
   if (machine.lateness() == core::CopyLateness::random) early = machine.policy().lands_early();
   std::uint32_t ignored = 0;
-  if (i.s[3] != kNoRegister) ignored = i.sign_extend ? ~warp.predicate(i.s[3]) : warp.predicate(i.s[3]);
+  if (i.s[3] != kNoRegister)
+    ignored = i.sign_extend ? ~warp.predicate(i.s[3]) : warp.predicate(i.s[3]);
   for (std::uint32_t r = mask; r != 0; r &= r - 1) {
     const auto lane = static_cast<std::uint32_t>(__builtin_ctz(r));
-    std::uint32_t source_bytes = i.s[2] == kNoRegister ? i.bytes : warp.lane_values<std::uint32_t>(i.s[2])[lane];
+    std::uint32_t source_bytes =
+        i.s[2] == kNoRegister ? i.bytes : warp.lane_values<std::uint32_t>(i.s[2])[lane];
     if ((ignored >> lane) & 1) source_bytes = 0;
     if (source_bytes > i.bytes) {
-      machine.fault(warp, i, lane, "cp.async: the source size " + std::to_string(source_bytes) + " exceeds the copy size " + std::to_string(i.bytes));
+      machine.fault(warp, i, lane,
+                    "cp.async: the source size " + std::to_string(source_bytes) +
+                        " exceeds the copy size " + std::to_string(i.bytes));
     }
     if (to[lane] % i.bytes != 0 || (source_bytes != 0 && from[lane] % i.bytes != 0)) {
-      machine.fault(warp, i, lane, "cp.async: misaligned address for a copy of " + std::to_string(i.bytes) + " bytes");
+      machine.fault(warp, i, lane,
+                    "cp.async: misaligned address for a copy of " + std::to_string(i.bytes) +
+                        " bytes");
     }
     const Object target = find_object(warp, i, Space::shared, lane, to[lane], i.bytes);
-    CpAsyncCopy copy{target.bytes + (to[lane] - target.base), nullptr, i.bytes, static_cast<std::uint8_t>(source_bytes)};
+    CpAsyncCopy copy{target.bytes + (to[lane] - target.base), nullptr, i.bytes,
+                     static_cast<std::uint8_t>(source_bytes)};
     Object source;
     if (source_bytes != 0) {
       source = find_object(warp, i, Space::global, lane, from[lane], source_bytes);
@@ -55,18 +63,26 @@ void cp_async_effect(Warp& warp, const Instruction& i, std::uint32_t mask) {
       const CopyPiece pieces[2] = {{to[lane] - target.base, i.bytes, true, nullptr, target.owner},
                                    {from[lane], source_bytes, false, source.allocation, nullptr}};
       const auto group = static_cast<std::uint32_t>(thread.finished + thread.groups.size() + 1);
-      const CopyEvent event{&warp, lane, &i, CopyAgent::cp_async, nullptr, group,
+      const CopyEvent event{&warp,
+                            lane,
+                            &i,
+                            CopyAgent::cp_async,
+                            nullptr,
+                            group,
                             std::span<const CopyPiece>(pieces, source_bytes != 0 ? 2 : 1)};
       for (Observer* observer : machine.observers()) observer->on_copy_issued(event);
     }
-    if (early) land(copy);
-    else thread.open.push_back(copy);
+    if (early)
+      land(copy);
+    else
+      thread.open.push_back(copy);
   }
 }
 
 void cp_async_commit_effect(Warp& warp, const Instruction&, std::uint32_t mask) {
   for (std::uint32_t r = mask; r != 0; r &= r - 1) {
-    CpAsyncThread& thread = warp.cta->cp_async[thread_of(warp, static_cast<std::uint32_t>(__builtin_ctz(r)))];
+    CpAsyncThread& thread =
+        warp.cta->cp_async[thread_of(warp, static_cast<std::uint32_t>(__builtin_ctz(r)))];
     thread.groups.push_back(std::move(thread.open));
     thread.open.clear();
   }
@@ -86,7 +102,8 @@ void cp_async_wait_effect(Warp& warp, const Instruction& i, std::uint32_t mask) 
       thread.groups.pop_front();
       ++thread.finished;
     }
-    for (Observer* observer : machine.observers()) observer->on_cp_async_waited(warp, lane, thread.finished);
+    for (Observer* observer : machine.observers())
+      observer->on_cp_async_waited(warp, lane, thread.finished);
   }
   machine.made_progress();
 }
@@ -115,8 +132,11 @@ void cp_async_mbarrier_effect(Warp& warp, const Instruction& i, std::uint32_t ma
     arrival.lane = lane;
     arrival.complete = [&warp, &i, &machine, owner, offset, lane, group] {
       Mbarrier& found = machine.find_mbarrier(warp, i, lane, *owner, offset);
-      if (found.pending == 0) machine.fault(warp, i, lane, "mbarrier " + machine.shared_name(offset) + ": more arrivals than expected");
-      for (Observer* observer : machine.observers()) observer->on_cp_async_arrive(warp, lane, *owner, found, group);
+      if (found.pending == 0)
+        machine.fault(warp, i, lane,
+                      "mbarrier " + machine.shared_name(offset) + ": more arrivals than expected");
+      for (Observer* observer : machine.observers())
+        observer->on_cp_async_arrive(warp, lane, *owner, found, group);
       machine.mbarrier_arrive(*owner, found, 1);
     };
     machine.issue_copy(std::move(arrival));
@@ -158,9 +178,11 @@ void issue_bulk(Warp& warp, const Instruction& i, std::uint32_t lane, BulkCopy b
     if (machine.observed()) notify_shared(warp, i, 1u << lane, *owner, offset, 8, AccessKind::read);
     event.agent = CopyAgent::mbarrier;
     event.mbarrier = &barrier;
-    copy.complete = [&warp, &i, &machine, owner, offset, lane, bytes = bulk.bytes, move = std::move(bulk.move)] {
+    copy.complete = [&warp, &i, &machine, owner, offset, lane, bytes = bulk.bytes,
+                     move = std::move(bulk.move)] {
       move();
-      machine.mbarrier_complete_bytes(*owner, machine.find_mbarrier(warp, i, lane, *owner, offset), bytes, i.site);
+      machine.mbarrier_complete_bytes(*owner, machine.find_mbarrier(warp, i, lane, *owner, offset),
+                                      bytes, i.site);
     };
   }
   for (Observer* observer : machine.observers()) observer->on_copy_issued(event);
@@ -176,9 +198,11 @@ void bulk_copy_effect(Warp& warp, const Instruction& i, std::uint32_t mask) {
     const std::uint64_t global_address = warp.lane_values<std::uint64_t>(i.s[1])[lane];
     const std::uint32_t bytes = warp.lane_values<std::uint32_t>(i.s[2])[lane];
     if (shared_address % 16 != 0 || global_address % 16 != 0 || bytes % 16 != 0) {
-      machine.fault(warp, i, lane, "cp.async.bulk: addresses and size must be multiples of 16, got shared offset " +
-                                       std::to_string(shared_address) + ", global address mod 16 = " +
-                                       std::to_string(global_address % 16) + ", " + std::to_string(bytes) + " bytes");
+      machine.fault(
+          warp, i, lane,
+          "cp.async.bulk: addresses and size must be multiples of 16, got shared offset " +
+              std::to_string(shared_address) + ", global address mod 16 = " +
+              std::to_string(global_address % 16) + ", " + std::to_string(bytes) + " bytes");
     }
     if (bytes == 0) machine.fault(warp, i, lane, "cp.async.bulk: a copy of zero bytes");
     const Object shared = find_object(warp, i, Space::shared, lane, shared_address, bytes);
@@ -189,8 +213,10 @@ void bulk_copy_effect(Warp& warp, const Instruction& i, std::uint32_t mask) {
                    {shared_address - shared.base, bytes, !to_global, nullptr, shared.owner}};
     std::uint8_t* in_shared = shared.bytes + (shared_address - shared.base);
     std::uint8_t* in_global = global.bytes + (global_address - global.base);
-    if (to_global) bulk.move = [=] { std::memcpy(in_global, in_shared, bytes); };
-    else bulk.move = [=] { std::memcpy(in_shared, in_global, bytes); };
+    if (to_global)
+      bulk.move = [=] { std::memcpy(in_global, in_shared, bytes); };
+    else
+      bulk.move = [=] { std::memcpy(in_shared, in_global, bytes); };
     issue_bulk(warp, i, lane, std::move(bulk));
   }
 }
@@ -218,13 +244,18 @@ void bulk_tensor_effect(Warp& warp, const Instruction& i, std::uint32_t mask) {
     const Object map_object = find_object(warp, i, Space::generic, lane, map_address, 128);
     TensorMapSpec map;
     if (!decode_tensor_map(map_object.bytes + (map_address - map_object.base), map)) {
-      machine.fault(warp, i, lane, "the tensor map was not encoded by this simulator (a driver's map is opaque)");
+      machine.fault(warp, i, lane,
+                    "the tensor map was not encoded by this simulator (a driver's map is opaque)");
     }
     if (map.rank != i.extra_count) {
-      machine.fault(warp, i, lane, "the tensor map has rank " + std::to_string(map.rank) + ", the instruction " + std::to_string(i.extra_count));
+      machine.fault(warp, i, lane,
+                    "the tensor map has rank " + std::to_string(map.rank) + ", the instruction " +
+                        std::to_string(i.extra_count));
     }
     if (shared_address % 128 != 0) {
-      machine.fault(warp, i, lane, "cp.async.bulk.tensor: the shared address " + std::to_string(shared_address) + " must be 128-byte aligned");
+      machine.fault(warp, i, lane,
+                    "cp.async.bulk.tensor: the shared address " + std::to_string(shared_address) +
+                        " must be 128-byte aligned");
     }
     std::int64_t start[5] = {};
     for (std::uint32_t k = 0; k < map.rank; ++k) {
@@ -255,7 +286,8 @@ void bulk_tensor_effect(Warp& warp, const Instruction& i, std::uint32_t mask) {
       }
       std::uint8_t* host = nullptr;
       if (at.inside && last > first) {
-        const std::uint64_t address = at.global_address + static_cast<std::uint64_t>(start[0] + first) * map.element_bytes;
+        const std::uint64_t address =
+            at.global_address + static_cast<std::uint64_t>(start[0] + first) * map.element_bytes;
         const auto count = static_cast<std::uint32_t>(last - first) * map.element_bytes;
         const Object global = find_object(warp, i, Space::global, lane, address, count);
         host = global.bytes + (address - global.base);
@@ -287,7 +319,8 @@ void bulk_tensor_effect(Warp& warp, const Instruction& i, std::uint32_t mask) {
 
 void bulk_commit_effect(Warp& warp, const Instruction&, std::uint32_t mask) {
   for (std::uint32_t r = mask; r != 0; r &= r - 1) {
-    BulkThread& thread = warp.cta->bulk[thread_of(warp, static_cast<std::uint32_t>(__builtin_ctz(r)))];
+    BulkThread& thread =
+        warp.cta->bulk[thread_of(warp, static_cast<std::uint32_t>(__builtin_ctz(r)))];
     thread.groups.push_back(std::move(thread.open));
     thread.open.clear();
   }
@@ -304,7 +337,8 @@ void bulk_wait_effect(Warp& warp, const Instruction& i, std::uint32_t mask) {
       thread.groups.pop_front();
       ++thread.finished;
     }
-    for (Observer* observer : machine.observers()) observer->on_bulk_waited(warp, lane, thread.finished, read_only);
+    for (Observer* observer : machine.observers())
+      observer->on_bulk_waited(warp, lane, thread.finished, read_only);
   }
   machine.made_progress();
 }

@@ -36,7 +36,8 @@ MatrixRows find_rows(Warp& warp, const Instruction& i, AccessKind kind) {
 
 void require_whole_warp(Warp& warp, const Instruction& i, std::uint32_t mask) {
   if (mask != kAllLanes) {
-    warp.cta->machine->fault(warp, i, static_cast<std::uint32_t>(__builtin_ctz(mask)), "a matrix instruction needs all 32 lanes of the warp");
+    warp.cta->machine->fault(warp, i, static_cast<std::uint32_t>(__builtin_ctz(mask)),
+                             "a matrix instruction needs all 32 lanes of the warp");
   }
 }
 
@@ -55,8 +56,10 @@ void load_matrix_effect(Warp& warp, const Instruction& i, std::uint32_t mask) {
     for (int lane = 0; lane < 32; ++lane) {
       const int row = lane / 4, column = lane % 4 * 2;
       const std::uint8_t* const* matrix = rows.row + 8 * k;
-      const std::uint16_t low = i.sign_extend ? element(matrix[column], row) : element(matrix[row], column);
-      const std::uint16_t high = i.sign_extend ? element(matrix[column + 1], row) : element(matrix[row], column + 1);
+      const std::uint16_t low =
+          i.sign_extend ? element(matrix[column], row) : element(matrix[row], column);
+      const std::uint16_t high =
+          i.sign_extend ? element(matrix[column + 1], row) : element(matrix[row], column + 1);
       result[k][lane] = static_cast<std::uint32_t>(high) << 16 | low;
     }
   }
@@ -69,12 +72,14 @@ void store_matrix_effect(Warp& warp, const Instruction& i, std::uint32_t mask) {
   require_whole_warp(warp, i, mask);
   const MatrixRows rows = find_rows(warp, i, AccessKind::write);
   for (int k = 0; k < i.vector; ++k) {
-    const auto* values = warp.lane_values<std::uint32_t>(warp.cta->machine->program().extra[i.extra + static_cast<std::uint32_t>(k)]);
+    const auto* values = warp.lane_values<std::uint32_t>(
+        warp.cta->machine->program().extra[i.extra + static_cast<std::uint32_t>(k)]);
     for (int lane = 0; lane < 32; ++lane) {
       const int row = lane / 4, column = lane % 4 * 2;
       for (int half = 0; half < 2; ++half) {
         const auto value = static_cast<std::uint16_t>(values[lane] >> (16 * half));
-        std::uint8_t* at = i.sign_extend ? rows.row[8 * k + column + half] + 2 * row : rows.row[8 * k + row] + 2 * (column + half);
+        std::uint8_t* at = i.sign_extend ? rows.row[8 * k + column + half] + 2 * row
+                                         : rows.row[8 * k + row] + 2 * (column + half);
         std::memcpy(at, &value, sizeof value);
       }
     }
@@ -105,25 +110,32 @@ void multiply_matrix_effect(Warp& warp, const Instruction& i, std::uint32_t mask
     const int group = lane / 4, member = lane % 4;
     if (type == MmaType::tf32) {
       for (int r = 0; r < a_count; ++r) {
-        a[group + (r & 1) * 8][member + (r >> 1) * 4] = float_from_bits(warp.lane_values<std::uint32_t>(a_regs[r])[lane] & 0xffffe000u);
+        a[group + (r & 1) * 8][member + (r >> 1) * 4] =
+            float_from_bits(warp.lane_values<std::uint32_t>(a_regs[r])[lane] & 0xffffe000u);
       }
       for (int r = 0; r < a_count / 2; ++r) {
-        b[member + r * 4][group] = float_from_bits(warp.lane_values<std::uint32_t>(b_regs[r])[lane] & 0xffffe000u);
+        b[member + r * 4][group] =
+            float_from_bits(warp.lane_values<std::uint32_t>(b_regs[r])[lane] & 0xffffe000u);
       }
     } else {
       for (int e = 0; e < 2 * a_count; ++e) {
-        const std::uint32_t bits = warp.lane_values<std::uint32_t>(a_regs[e / 2])[lane] >> (16 * (e & 1));
-        a[group + ((e / 2) & 1) * 8][member * 2 + (e & 1) + (e / 4) * 8] = widen(type, static_cast<std::uint16_t>(bits));
+        const std::uint32_t bits =
+            warp.lane_values<std::uint32_t>(a_regs[e / 2])[lane] >> (16 * (e & 1));
+        a[group + ((e / 2) & 1) * 8][member * 2 + (e & 1) + (e / 4) * 8] =
+            widen(type, static_cast<std::uint16_t>(bits));
       }
       for (int e = 0; e < a_count; ++e) {
-        const std::uint32_t bits = warp.lane_values<std::uint32_t>(b_regs[e / 2])[lane] >> (16 * (e & 1));
-        b[member * 2 + (e & 1) + (e / 2) * 8][group] = widen(type, static_cast<std::uint16_t>(bits));
+        const std::uint32_t bits =
+            warp.lane_values<std::uint32_t>(b_regs[e / 2])[lane] >> (16 * (e & 1));
+        b[member * 2 + (e & 1) + (e / 2) * 8][group] =
+            widen(type, static_cast<std::uint16_t>(bits));
       }
     }
     for (int e = 0; e < 4; ++e) {
       float& at = c[group + (e / 2) * 8][member * 2 + (e & 1)];
       if (half_accumulators) {
-        at = from_half(static_cast<std::uint16_t>(warp.lane_values<std::uint32_t>(c_regs[e / 2])[lane] >> (16 * (e & 1))));
+        at = from_half(static_cast<std::uint16_t>(
+            warp.lane_values<std::uint32_t>(c_regs[e / 2])[lane] >> (16 * (e & 1))));
       } else {
         at = warp.lane_values<float>(c_regs[e])[lane];
       }
@@ -139,12 +151,14 @@ void multiply_matrix_effect(Warp& warp, const Instruction& i, std::uint32_t mask
     if (half_accumulators) {
       for (int r = 0; r < 2; ++r) {
         const float* at = &c[group + r * 8][member * 2];
-        warp.lane_values<std::uint32_t>(d_regs[r])[lane] = static_cast<std::uint32_t>(to_half(at[1])) << 16 | to_half(at[0]);
+        warp.lane_values<std::uint32_t>(d_regs[r])[lane] =
+            static_cast<std::uint32_t>(to_half(at[1])) << 16 | to_half(at[0]);
       }
     } else {
       for (int e = 0; e < 4; ++e) {
         const float value = c[group + (e / 2) * 8][member * 2 + (e & 1)];
-        warp.lane_values<float>(d_regs[e])[lane] = value == value ? value : float_from_bits(0x7fffffffu);
+        warp.lane_values<float>(d_regs[e])[lane] =
+            value == value ? value : float_from_bits(0x7fffffffu);
       }
     }
   }

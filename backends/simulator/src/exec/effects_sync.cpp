@@ -17,10 +17,10 @@ void cluster_arrive_effect(Warp& warp, const Instruction&, std::uint32_t mask) {
 void fence_effect(Warp& warp, const Instruction& i, std::uint32_t mask) {
   for (Observer* observer : warp.cta->machine->observers()) {
     switch (static_cast<FenceKind>(i.variant)) {
-      case FenceKind::memory: observer->on_fence(warp, mask, i.scope); break;
-      case FenceKind::proxy_async: observer->on_proxy_fence(warp, mask); break;
-      case FenceKind::mbarrier_init:
-      case FenceKind::proxy_other: break;
+    case FenceKind::memory: observer->on_fence(warp, mask, i.scope); break;
+    case FenceKind::proxy_async: observer->on_proxy_fence(warp, mask); break;
+    case FenceKind::mbarrier_init:
+    case FenceKind::proxy_other: break;
     }
   }
 }
@@ -38,7 +38,9 @@ class MbarrierOperation {
       const auto lane = static_cast<std::uint32_t>(__builtin_ctz(r));
       const std::uint32_t count = warp_.lane_values<std::uint32_t>(i_.s[1])[lane];
       if (count == 0 || count > kLargestCount) {
-        machine_.fault(warp_, i_, lane, "mbarrier.init: the count " + std::to_string(count) + " is not in [1, 1048575]");
+        machine_.fault(warp_, i_, lane,
+                       "mbarrier.init: the count " + std::to_string(count) +
+                           " is not in [1, 1048575]");
       }
       notify(lane, AccessKind::write);
       const auto [slot, fresh] = owner_.slot_of_address.try_emplace(offset_, owner_.mbarrier_slots);
@@ -49,7 +51,8 @@ class MbarrierOperation {
       barrier.expected = barrier.pending = count;
       barrier.initialised_at = i_.site;
       owner_.mbarriers[offset_] = barrier;
-      for (Observer* observer : machine_.observers()) observer->on_mbarrier_init(warp_, lane, owner_, owner_.mbarriers[offset_]);
+      for (Observer* observer : machine_.observers())
+        observer->on_mbarrier_init(warp_, lane, owner_, owner_.mbarriers[offset_]);
     }
   }
 
@@ -87,21 +90,26 @@ class MbarrierOperation {
       }
       if (now == 0) {
         machine_.fault(warp_, i_, static_cast<std::uint32_t>(__builtin_ctz(r)),
-                       "mbarrier " + machine_.shared_name(offset_) + ": more arrivals than the expected " +
-                           std::to_string(barrier.expected) + " in phase " + std::to_string(barrier.phase) + " (" +
+                       "mbarrier " + machine_.shared_name(offset_) +
+                           ": more arrivals than the expected " + std::to_string(barrier.expected) +
+                           " in phase " + std::to_string(barrier.phase) + " (" +
                            std::to_string(barrier.pending_bytes) + " bytes still pending)");
       }
       const std::uint64_t state = barrier.phase << 24 | barrier.pending;
       for (std::uint32_t q = now; q != 0; q &= q - 1) {
         const auto lane = static_cast<std::uint32_t>(__builtin_ctz(q));
         if (i_.d[0] != kNoRegister) warp_.lane_values<std::uint64_t>(i_.d[0])[lane] = state;
-        if (i_.variant & kMbarrierExpect) add_bytes(barrier, lane, warp_.lane_values<std::uint32_t>(i_.s[2])[lane]);
+        if (i_.variant & kMbarrierExpect)
+          add_bytes(barrier, lane, warp_.lane_values<std::uint32_t>(i_.s[2])[lane]);
         if (i_.variant & kMbarrierDrop) barrier.expected -= count_of(lane);
       }
       if ((i_.variant & kMbarrierNoComplete) && total == barrier.pending) {
-        machine_.fault(warp_, i_, static_cast<std::uint32_t>(__builtin_ctz(now)), "mbarrier.arrive.noComplete would complete the phase of " + machine_.shared_name(offset_));
+        machine_.fault(warp_, i_, static_cast<std::uint32_t>(__builtin_ctz(now)),
+                       "mbarrier.arrive.noComplete would complete the phase of " +
+                           machine_.shared_name(offset_));
       }
-      for (Observer* observer : machine_.observers()) observer->on_mbarrier_arrive(warp_, now, owner_, barrier, i_.order);
+      for (Observer* observer : machine_.observers())
+        observer->on_mbarrier_arrive(warp_, now, owner_, barrier, i_.order);
       machine_.mbarrier_arrive(owner_, barrier, total);
     }
   }
@@ -122,8 +130,10 @@ class MbarrierOperation {
   void add_bytes(Mbarrier& barrier, std::uint32_t lane, std::int64_t bytes) {
     barrier.pending_bytes += bytes;
     if (barrier.pending_bytes > kLargestCount) {
-      machine_.fault(warp_, i_, lane, "mbarrier " + machine_.shared_name(offset_) + ": the transaction count overflows (" +
-                                          std::to_string(barrier.pending_bytes) + " > 1048575 bytes)");
+      machine_.fault(warp_, i_, lane,
+                     "mbarrier " + machine_.shared_name(offset_) +
+                         ": the transaction count overflows (" +
+                         std::to_string(barrier.pending_bytes) + " > 1048575 bytes)");
     }
     machine_.made_progress();
   }
@@ -149,11 +159,11 @@ void mbarrier_effect(Warp& warp, const Instruction& i, std::uint32_t mask) {
     const std::uint32_t offset = shared_offset(warp, i, lane, addresses[lane], 8, owner);
     MbarrierOperation operation(warp, i, *owner, offset);
     switch (static_cast<MbarrierAction>(i.variant & 0xff)) {
-      case MbarrierAction::init: operation.init(same); break;
-      case MbarrierAction::invalidate: operation.invalidate(same); break;
-      case MbarrierAction::expect_tx: operation.transaction(same, true); break;
-      case MbarrierAction::complete_tx: operation.transaction(same, false); break;
-      case MbarrierAction::arrive: operation.arrive(same); break;
+    case MbarrierAction::init: operation.init(same); break;
+    case MbarrierAction::invalidate: operation.invalidate(same); break;
+    case MbarrierAction::expect_tx: operation.transaction(same, true); break;
+    case MbarrierAction::complete_tx: operation.transaction(same, false); break;
+    case MbarrierAction::arrive: operation.arrive(same); break;
     }
   }
 }
@@ -161,7 +171,8 @@ void mbarrier_effect(Warp& warp, const Instruction& i, std::uint32_t mask) {
 void mbarrier_pending_effect(Warp& warp, const Instruction& i, std::uint32_t mask) {
   const auto* state = warp.lane_values<std::uint64_t>(i.s[0]);
   auto* d = warp.lane_values<std::uint32_t>(i.d[0]);
-  for (std::uint32_t r = mask; r != 0; r &= r - 1) d[__builtin_ctz(r)] = static_cast<std::uint32_t>(state[__builtin_ctz(r)] & 0xffffff);
+  for (std::uint32_t r = mask; r != 0; r &= r - 1)
+    d[__builtin_ctz(r)] = static_cast<std::uint32_t>(state[__builtin_ctz(r)] & 0xffffff);
 }
 
 }  // namespace

@@ -28,28 +28,29 @@ void shuffle_effect(Warp& warp, const Instruction& i, std::uint32_t mask) {
     int from = lane;
     bool valid = false;
     switch (mode) {
-      case ShuffleMode::up:
-        from = lane - distance;
-        valid = from >= highest;  // for .up the clamp value is the lower bound
-        break;
-      case ShuffleMode::down:
-        from = lane + distance;
-        valid = from <= highest;
-        break;
-      case ShuffleMode::butterfly:
-        from = lane ^ distance;
-        valid = from <= highest;
-        break;
-      case ShuffleMode::index:
-        from = lowest | (distance & ~segment);
-        valid = from <= highest;
-        break;
+    case ShuffleMode::up:
+      from = lane - distance;
+      valid = from >= highest;  // for .up the clamp value is the lower bound
+      break;
+    case ShuffleMode::down:
+      from = lane + distance;
+      valid = from <= highest;
+      break;
+    case ShuffleMode::butterfly:
+      from = lane ^ distance;
+      valid = from <= highest;
+      break;
+    case ShuffleMode::index:
+      from = lowest | (distance & ~segment);
+      valid = from <= highest;
+      break;
     }
     if (!valid) from = lane;
     result[lane] = a[from];
     in_range |= static_cast<std::uint32_t>(valid) << lane;
   }
-  for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1) d[__builtin_ctz(rest)] = result[__builtin_ctz(rest)];
+  for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1)
+    d[__builtin_ctz(rest)] = result[__builtin_ctz(rest)];
   if (i.d[1] != kNoRegister) {
     std::uint32_t& p = warp.predicate(i.d[1]);
     p = (p & ~mask) | (in_range & mask);
@@ -82,8 +83,9 @@ void vote_effect(Warp& warp, const Instruction& i, std::uint32_t mask) {
       for (std::uint32_t r = lanes; r != 0; r &= r - 1) d[__builtin_ctz(r)] = votes;
       return;
     }
-    const bool value = mode == VoteMode::all ? votes == lanes
-                     : mode == VoteMode::any ? votes != 0 : votes == lanes || votes == 0;
+    const bool value = mode == VoteMode::all   ? votes == lanes
+                       : mode == VoteMode::any ? votes != 0
+                                               : votes == lanes || votes == 0;
     std::uint32_t& p = warp.predicate(i.d[0]);
     p = value ? p | lanes : p & ~lanes;
   });
@@ -103,10 +105,12 @@ void match_any_effect(Warp& warp, const Instruction& i, std::uint32_t mask) {
       const int lane = __builtin_ctz(r);
       for (std::uint32_t q = lanes; q != 0; q &= q - 1) {
         const int other = __builtin_ctz(q);
-        if (lane_bits(warp, i.s[0], i.bytes, lane) == lane_bits(warp, i.s[0], i.bytes, other)) result[lane] |= 1u << other;
+        if (lane_bits(warp, i.s[0], i.bytes, lane) == lane_bits(warp, i.s[0], i.bytes, other))
+          result[lane] |= 1u << other;
       }
     }
-    for (std::uint32_t r = lanes; r != 0; r &= r - 1) d[__builtin_ctz(r)] = result[__builtin_ctz(r)];
+    for (std::uint32_t r = lanes; r != 0; r &= r - 1)
+      d[__builtin_ctz(r)] = result[__builtin_ctz(r)];
   });
 }
 
@@ -115,7 +119,8 @@ void match_all_effect(Warp& warp, const Instruction& i, std::uint32_t mask) {
   for_each_team(warp, i, mask, [&](std::uint32_t lanes) {
     bool same = true;
     const std::uint64_t first = lane_bits(warp, i.s[0], i.bytes, __builtin_ctz(lanes));
-    for (std::uint32_t r = lanes; r != 0; r &= r - 1) same = same && lane_bits(warp, i.s[0], i.bytes, __builtin_ctz(r)) == first;
+    for (std::uint32_t r = lanes; r != 0; r &= r - 1)
+      same = same && lane_bits(warp, i.s[0], i.bytes, __builtin_ctz(r)) == first;
     for (std::uint32_t r = lanes; r != 0; r &= r - 1) d[__builtin_ctz(r)] = same ? lanes : 0;
     if (i.d[1] != kNoRegister) {
       std::uint32_t& p = warp.predicate(i.d[1]);
@@ -142,14 +147,16 @@ void redux_effect(Warp& warp, const Instruction& i, std::uint32_t mask) {
     std::uint32_t value = a[__builtin_ctz(lanes)];
     for (std::uint32_t r = lanes & (lanes - 1); r != 0; r &= r - 1) {
       const std::uint32_t x = a[__builtin_ctz(r)];
-      const bool less = i.sign_extend ? static_cast<std::int32_t>(x) < static_cast<std::int32_t>(value) : x < value;
+      const bool less = i.sign_extend
+                            ? static_cast<std::int32_t>(x) < static_cast<std::int32_t>(value)
+                            : x < value;
       switch (static_cast<ReduxOp>(i.variant)) {
-        case ReduxOp::add: value += x; break;
-        case ReduxOp::minimum: value = less ? x : value; break;
-        case ReduxOp::maximum: value = less ? value : x; break;
-        case ReduxOp::bit_and: value &= x; break;
-        case ReduxOp::bit_or: value |= x; break;
-        case ReduxOp::bit_xor: value ^= x; break;
+      case ReduxOp::add: value += x; break;
+      case ReduxOp::minimum: value = less ? x : value; break;
+      case ReduxOp::maximum: value = less ? value : x; break;
+      case ReduxOp::bit_and: value &= x; break;
+      case ReduxOp::bit_or: value |= x; break;
+      case ReduxOp::bit_xor: value ^= x; break;
       }
     }
     for (std::uint32_t r = lanes; r != 0; r &= r - 1) d[__builtin_ctz(r)] = value;
@@ -178,11 +185,11 @@ void is_space_effect(Warp& warp, const Instruction& i, std::uint32_t mask) {
     const std::uint64_t x = a[lane];
     bool inside = false;
     switch (i.space) {
-      case Space::shared: inside = x >= kSharedWindow && x < kLocalWindow; break;
-      case Space::local: inside = x >= kLocalWindow && x < kParamWindow; break;
-      case Space::param: inside = x >= kParamWindow && x < kWindowEnd; break;
-      case Space::constant: inside = false; break;
-      default: inside = x < kSharedWindow || x >= kWindowEnd; break;
+    case Space::shared: inside = x >= kSharedWindow && x < kLocalWindow; break;
+    case Space::local: inside = x >= kLocalWindow && x < kParamWindow; break;
+    case Space::param: inside = x >= kParamWindow && x < kWindowEnd; break;
+    case Space::constant: inside = false; break;
+    default: inside = x < kSharedWindow || x >= kWindowEnd; break;
     }
     result |= static_cast<std::uint32_t>(inside) << lane;
   }
@@ -198,8 +205,9 @@ void map_address_effect(Warp& warp, const Instruction& i, std::uint32_t mask) {
     const std::uint64_t window = i.space == Space::generic ? kSharedWindow : 0;
     const std::uint64_t offset = (a - window) & kSharedOffsetMask;
     if (rank[lane] >= warp.cta->cluster->size()) {
-      warp.cta->machine->fault(warp, i, static_cast<std::uint32_t>(lane), "mapa: there is no CTA of rank " +
-                               std::to_string(rank[lane]) + " in a cluster of " + std::to_string(warp.cta->cluster->size()));
+      warp.cta->machine->fault(warp, i, static_cast<std::uint32_t>(lane),
+                               "mapa: there is no CTA of rank " + std::to_string(rank[lane]) +
+                                   " in a cluster of " + std::to_string(warp.cta->cluster->size()));
     }
     a = window + (static_cast<std::uint64_t>(rank[lane] + 1) << kSharedRankShift) + offset;
     std::memcpy(warp.registers + i.d[0] + lane * i.width, &a, i.width);
@@ -210,7 +218,8 @@ void cta_rank_effect(Warp& warp, const Instruction& i, std::uint32_t mask) {
   auto* d = warp.lane_values<std::uint32_t>(i.d[0]);
   for (std::uint32_t r = mask; r != 0; r &= r - 1) {
     const int lane = __builtin_ctz(r);
-    const std::uint64_t a = lane_bits(warp, i.s[0], i.width, lane) - (i.space == Space::generic ? kSharedWindow : 0);
+    const std::uint64_t a =
+        lane_bits(warp, i.s[0], i.width, lane) - (i.space == Space::generic ? kSharedWindow : 0);
     const auto field = static_cast<std::uint32_t>(a >> kSharedRankShift);
     d[lane] = field == 0 ? warp.cta->cluster_rank : field - 1;
   }
@@ -232,12 +241,14 @@ std::string string_at(Warp& warp, const Instruction& i, std::uint32_t lane, std:
 std::uint64_t frame_value(Warp& warp, std::uint32_t lane, std::uint64_t offset, std::size_t bytes) {
   const std::uint64_t frame = warp.cta->machine->program().local_bytes;
   std::uint64_t value = 0;
-  std::memcpy(&value, warp.cta->local.data() + (warp.index * kLanes + lane) * frame + offset, bytes);
+  std::memcpy(&value, warp.cta->local.data() + (warp.index * kLanes + lane) * frame + offset,
+              bytes);
   return value;
 }
 
 // printf: the format's conversions one by one, arguments packed with their natural alignment.
-std::string formatted(Warp& warp, const Instruction& i, std::uint32_t lane, const std::string& format, std::uint64_t arguments) {
+std::string formatted(Warp& warp, const Instruction& i, std::uint32_t lane,
+                      const std::string& format, std::uint64_t arguments) {
   std::string out;
   std::uint64_t at = arguments;
   const auto argument = [&](std::size_t bytes) {
@@ -256,32 +267,43 @@ std::string formatted(Warp& warp, const Instruction& i, std::uint32_t lane, cons
     std::string one = "%";
     bool wide = false;
     for (++k; k < format.size() && std::strchr("-+ #0123456789.lhzjt", format[k]) != nullptr; ++k) {
-      if (format[k] == 'l' || format[k] == 'z' || format[k] == 'j') wide = true;
-      else if (format[k] != 'h' && format[k] != 't') one += format[k];
+      if (format[k] == 'l' || format[k] == 'z' || format[k] == 'j')
+        wide = true;
+      else if (format[k] != 'h' && format[k] != 't')
+        one += format[k];
     }
     if (k >= format.size()) break;
     char text[512];
     switch (format[k]) {
-      case '%': out += '%'; continue;
-      case 's': out += string_at(warp, i, lane, argument(8)); continue;
-      case 'd': case 'i':
-        one += "lld";
-        std::snprintf(text, sizeof text, one.c_str(), wide ? static_cast<long long>(argument(8)) : static_cast<long long>(static_cast<std::int32_t>(argument(4))));
-        break;
-      case 'u': case 'x': case 'X': case 'o':
-        one += "ll";
-        one += format[k];
-        std::snprintf(text, sizeof text, one.c_str(), static_cast<unsigned long long>(argument(wide ? 8 : 4)));
-        break;
-      case 'c': std::snprintf(text, sizeof text, "%c", static_cast<int>(argument(4))); break;
-      case 'p': std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(argument(8))); break;
-      default: {
-        one += format[k];
-        const std::uint64_t bits = argument(8);
-        double value;
-        std::memcpy(&value, &bits, sizeof value);
-        std::snprintf(text, sizeof text, one.c_str(), value);
-      }
+    case '%': out += '%'; continue;
+    case 's': out += string_at(warp, i, lane, argument(8)); continue;
+    case 'd':
+    case 'i':
+      one += "lld";
+      std::snprintf(text, sizeof text, one.c_str(),
+                    wide ? static_cast<long long>(argument(8))
+                         : static_cast<long long>(static_cast<std::int32_t>(argument(4))));
+      break;
+    case 'u':
+    case 'x':
+    case 'X':
+    case 'o':
+      one += "ll";
+      one += format[k];
+      std::snprintf(text, sizeof text, one.c_str(),
+                    static_cast<unsigned long long>(argument(wide ? 8 : 4)));
+      break;
+    case 'c': std::snprintf(text, sizeof text, "%c", static_cast<int>(argument(4))); break;
+    case 'p':
+      std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(argument(8)));
+      break;
+    default: {
+      one += format[k];
+      const std::uint64_t bits = argument(8);
+      double value;
+      std::memcpy(&value, &bits, sizeof value);
+      std::snprintf(text, sizeof text, one.c_str(), value);
+    }
     }
     out += text;
   }
@@ -294,14 +316,16 @@ void print_effect(Warp& warp, const Instruction& i, std::uint32_t mask) {
     const std::uint64_t format = frame_value(warp, lane, static_cast<std::uint64_t>(i.s[0]), 8);
     const std::uint64_t arguments = frame_value(warp, lane, static_cast<std::uint64_t>(i.s[1]), 8);
     std::string& output = warp.cta->machine->output();
-    if (output.size() < (1u << 20)) output += formatted(warp, i, lane, string_at(warp, i, lane, format), arguments);
+    if (output.size() < (1u << 20))
+      output += formatted(warp, i, lane, string_at(warp, i, lane, format), arguments);
   }
 }
 
 // __assertfail(message, file, line, function, character size)
 void assertion_effect(Warp& warp, const Instruction& i, std::uint32_t mask) {
   const auto lane = static_cast<std::uint32_t>(__builtin_ctz(mask));
-  const std::string message = string_at(warp, i, lane, frame_value(warp, lane, static_cast<std::uint64_t>(i.s[0]), 8));
+  const std::string message =
+      string_at(warp, i, lane, frame_value(warp, lane, static_cast<std::uint64_t>(i.s[0]), 8));
   warp.cta->machine->fault(warp, i, lane, "assertion failed: " + message);
 }
 

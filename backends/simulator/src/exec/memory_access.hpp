@@ -12,11 +12,11 @@ namespace faultline::simulator {
 
 // One thing that addresses point into: an allocation, the shared memory of a CTA, a thread's frame.
 struct Object {
-  std::uint8_t* bytes = nullptr;       // host memory of `base`
-  std::uint64_t base = 0;              // in the address space of the instruction
+  std::uint8_t* bytes = nullptr;  // host memory of `base`
+  std::uint64_t base = 0;         // in the address space of the instruction
   std::uint64_t size = 0;
-  Allocation* allocation = nullptr;    // global
-  Cta* owner = nullptr;                // shared
+  Allocation* allocation = nullptr;  // global
+  Cta* owner = nullptr;              // shared
   bool is_visible() const { return allocation != nullptr || owner != nullptr; }
 };
 
@@ -28,7 +28,8 @@ inline void gather_addresses(Warp& warp, const Instruction& i, std::uint32_t mas
     for_each_lane(mask, [&](int l) { addresses[l] = base[l] + offset; });
   } else {
     const auto* base = lanes_of<std::uint32_t>(warp.registers, i.s[0]);
-    for_each_lane(mask, [&](int l) { addresses[l] = base[l] + static_cast<std::uint32_t>(offset); });
+    for_each_lane(mask,
+                  [&](int l) { addresses[l] = base[l] + static_cast<std::uint32_t>(offset); });
   }
 }
 
@@ -37,7 +38,8 @@ Object find_object(Warp& warp, const Instruction& i, Space space, std::uint32_t 
                    std::uint64_t address, std::uint64_t bytes);
 
 [[noreturn]] void fault_out_of_bounds(Warp& warp, const Instruction& i, Space space,
-                                      std::uint32_t lane, std::uint64_t address, std::uint64_t bytes);
+                                      std::uint32_t lane, std::uint64_t address,
+                                      std::uint64_t bytes);
 
 // Shared address (generic or not) of one lane -> offset in its owner. Faults outside.
 std::uint32_t shared_offset(Warp& warp, const Instruction& i, std::uint32_t lane,
@@ -51,12 +53,14 @@ void notify_shared(Warp& warp, const Instruction& i, std::uint32_t mask, Cta& ow
                    std::uint32_t offset, std::uint32_t bytes, AccessKind kind);
 
 void notify_access(Warp& warp, const Instruction& i, const Object& object, std::uint32_t mask,
-                   const std::uint64_t* addresses, std::uint32_t bytes, AccessKind kind, bool dense);
+                   const std::uint64_t* addresses, std::uint32_t bytes, AccessKind kind,
+                   bool dense);
 
 inline bool is_dense(std::uint32_t mask, const std::uint64_t* addresses, std::uint32_t bytes) {
   if (mask != kAllLanes) return false;
   std::uint64_t difference = 0;
-  for (std::uint32_t l = 0; l < kLanes; ++l) difference |= addresses[l] ^ (addresses[0] + l * bytes);
+  for (std::uint32_t l = 0; l < kLanes; ++l)
+    difference |= addresses[l] ^ (addresses[0] + l * bytes);
   return difference == 0;
 }
 
@@ -73,7 +77,8 @@ void for_each_object(Warp& warp, const Instruction& i, std::uint32_t mask,
     } else if (rest == kAllLanes) {
       std::uint64_t outside = 0;
       const std::uint64_t last = object.size - bytes;
-      for (std::uint32_t l = 0; l < kLanes; ++l) outside |= static_cast<std::uint64_t>(addresses[l] - object.base > last);
+      for (std::uint32_t l = 0; l < kLanes; ++l)
+        outside |= static_cast<std::uint64_t>(addresses[l] - object.base > last);
       if (outside == 0) inside = kAllLanes;
     }
     if (inside == 0) {

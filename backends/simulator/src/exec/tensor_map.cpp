@@ -31,7 +31,8 @@ void require(bool ok, const std::string& rule) {
 TensorMapBytes encode_tensor_map(const TensorMapSpec& s) {
   require(s.address % 16 == 0, "the address must be 16-byte aligned");
   require(s.rank >= 1 && s.rank <= 5, "the rank must be 1 to 5, got " + std::to_string(s.rank));
-  require(s.element_bytes == 1 || s.element_bytes == 2 || s.element_bytes == 4 || s.element_bytes == 8,
+  require(s.element_bytes == 1 || s.element_bytes == 2 || s.element_bytes == 4 ||
+              s.element_bytes == 8,
           "elements of " + std::to_string(s.element_bytes) + " bytes do not exist");
   Encoded e{};
   e.magic = kMagic;
@@ -41,19 +42,27 @@ TensorMapBytes encode_tensor_map(const TensorMapSpec& s) {
   e.swizzle = static_cast<std::uint16_t>(s.swizzle);
   for (std::uint32_t k = 0; k < s.rank; ++k) {
     const std::string which = " of dimension " + std::to_string(k);
-    require(s.dims[k] >= 1 && s.dims[k] <= (std::uint64_t{1} << 32), "the extent" + which + " must be 1 to 2^32, got " + std::to_string(s.dims[k]));
-    require(s.box[k] >= 1 && s.box[k] <= 256, "the box" + which + " must be 1 to 256, got " + std::to_string(s.box[k]));
+    require(s.dims[k] >= 1 && s.dims[k] <= (std::uint64_t{1} << 32),
+            "the extent" + which + " must be 1 to 2^32, got " + std::to_string(s.dims[k]));
+    require(s.box[k] >= 1 && s.box[k] <= 256,
+            "the box" + which + " must be 1 to 256, got " + std::to_string(s.box[k]));
     e.dims_minus_one[k] = static_cast<std::uint32_t>(s.dims[k] - 1);
     e.box[k] = s.box[k];
     if (k == 0) continue;
     const std::uint64_t stride = s.strides_bytes[k - 1];
-    require(stride % 16 == 0 && stride < (std::uint64_t{1} << 40), "the stride" + which + " must be a multiple of 16 below 2^40, got " + std::to_string(stride));
+    require(stride % 16 == 0 && stride < (std::uint64_t{1} << 40),
+            "the stride" + which + " must be a multiple of 16 below 2^40, got " +
+                std::to_string(stride));
     e.strides[k - 1] = stride;
   }
   const std::uint64_t inner = static_cast<std::uint64_t>(s.box[0]) * s.element_bytes;
-  require(inner % 16 == 0, "the inner box of " + std::to_string(inner) + " bytes must be a multiple of 16");
-  const std::uint64_t span = s.swizzle == TensorMapSpec::Swizzle::none ? ~std::uint64_t{0} : std::uint64_t{16} << static_cast<int>(s.swizzle);
-  require(inner <= span, "the inner box of " + std::to_string(inner) + " bytes exceeds the swizzle span of " + std::to_string(span));
+  require(inner % 16 == 0,
+          "the inner box of " + std::to_string(inner) + " bytes must be a multiple of 16");
+  const std::uint64_t span = s.swizzle == TensorMapSpec::Swizzle::none
+                                 ? ~std::uint64_t{0}
+                                 : std::uint64_t{16} << static_cast<int>(s.swizzle);
+  require(inner <= span, "the inner box of " + std::to_string(inner) +
+                             " bytes exceeds the swizzle span of " + std::to_string(span));
   TensorMapBytes bytes{};
   std::memcpy(bytes.data(), &e, sizeof e);
   return bytes;

@@ -18,18 +18,21 @@ void Machine::arrive_at_barrier(Warp& warp, const Instruction& i, std::uint32_t 
   if (i.s[1] != kNoRegister) {
     count = warp.lane_values<std::uint32_t>(i.s[1])[lane];
     if (count == 0 || count % kLanes != 0) {
-      fault(warp, i, lane, "barrier " + std::to_string(id) + ": the thread count " + std::to_string(count) +
-                               " is not a positive multiple of 32");
+      fault(warp, i, lane,
+            "barrier " + std::to_string(id) + ": the thread count " + std::to_string(count) +
+                " is not a positive multiple of 32");
     }
     const auto rounded = (cta.threads + kLanes - 1) / kLanes * kLanes;
     if (count > rounded) {
-      fault(warp, i, lane, "barrier " + std::to_string(id) + ": the thread count " + std::to_string(count) +
-                               " exceeds the " + std::to_string(cta.threads) + " threads of the CTA");
+      fault(warp, i, lane,
+            "barrier " + std::to_string(id) + ": the thread count " + std::to_string(count) +
+                " exceeds the " + std::to_string(cta.threads) + " threads of the CTA");
     }
   }
   if (!barrier.arrivals.empty() && barrier.expected != count) {
-    fault(warp, i, lane, "barrier " + std::to_string(id) + ": this thread expects " + std::to_string(count) +
-                             " threads, those that came before expect " + std::to_string(barrier.expected));
+    fault(warp, i, lane,
+          "barrier " + std::to_string(id) + ": this thread expects " + std::to_string(count) +
+              " threads, those that came before expect " + std::to_string(barrier.expected));
   }
   barrier.expected = count;
   barrier.site = i.site;
@@ -55,8 +58,9 @@ void Machine::check_barrier(Cta& cta, std::uint32_t id) {
   if (barrier.arrived < need) return;
   if (barrier.arrived > need) {
     const BarrierArrival& last = barrier.arrivals.back();
-    fault(*last.warp, *last.instruction, 0, "barrier " + std::to_string(id) + ": " + std::to_string(barrier.arrived) +
-                                                " threads arrived where " + std::to_string(need) + " were expected");
+    fault(*last.warp, *last.instruction, 0,
+          "barrier " + std::to_string(id) + ": " + std::to_string(barrier.arrived) +
+              " threads arrived where " + std::to_string(need) + " were expected");
   }
   for (Observer* observer : observers_) observer->on_barrier(cta, barrier.arrivals);
   const std::vector<BarrierArrival> arrivals = std::move(barrier.arrivals);
@@ -91,10 +95,12 @@ void Machine::check_barrier(Cta& cta, std::uint32_t id) {
   made_progress();
 }
 
-Mbarrier& Machine::find_mbarrier(Warp& warp, const Instruction& i, std::uint32_t lane, Cta& owner, std::uint32_t offset) {
+Mbarrier& Machine::find_mbarrier(Warp& warp, const Instruction& i, std::uint32_t lane, Cta& owner,
+                                 std::uint32_t offset) {
   const auto it = owner.mbarriers.find(offset);
   if (it == owner.mbarriers.end()) {
-    fault(warp, i, lane, "mbarrier at shared " + shared_name(offset) + " is used before mbarrier.init");
+    fault(warp, i, lane,
+          "mbarrier at shared " + shared_name(offset) + " is used before mbarrier.init");
   }
   return it->second;
 }
@@ -105,12 +111,14 @@ void Machine::mbarrier_arrive(Cta& owner, Mbarrier& barrier, std::uint32_t count
   mbarrier_check_phase(owner, barrier);
 }
 
-void Machine::mbarrier_complete_bytes(Cta& owner, Mbarrier& barrier, std::int64_t bytes, std::uint32_t site) {
+void Machine::mbarrier_complete_bytes(Cta& owner, Mbarrier& barrier, std::int64_t bytes,
+                                      std::uint32_t site) {
   barrier.pending_bytes -= bytes;
   if (barrier.pending_bytes < -((std::int64_t{1} << 20) - 1)) {
-    throw Stop(core::ExecutionStatus::fault, "mbarrier " + shared_name(barrier.address) + " of cta " +
-               std::to_string(owner.linear) + ": the transaction count underflows (" +
-               std::to_string(barrier.pending_bytes) + " bytes) at " + program_->where(site));
+    throw Stop(core::ExecutionStatus::fault,
+               "mbarrier " + shared_name(barrier.address) + " of cta " +
+                   std::to_string(owner.linear) + ": the transaction count underflows (" +
+                   std::to_string(barrier.pending_bytes) + " bytes) at " + program_->where(site));
   }
   for (Observer* observer : observers_) observer->on_mbarrier_copy_complete(owner, barrier);
   made_progress();
@@ -135,7 +143,8 @@ void Machine::wake_mbarrier_waiters(Cta& owner, std::uint32_t address) {
   }
 }
 
-bool Machine::mbarrier_ready(Warp& warp, const Instruction& i, std::uint32_t mask, std::uint32_t& ready) {
+bool Machine::mbarrier_ready(Warp& warp, const Instruction& i, std::uint32_t mask,
+                             std::uint32_t& ready) {
   std::uint64_t addresses[kLanes] = {};
   gather_addresses(warp, i, mask, addresses);
   std::uint32_t rest = mask;
@@ -151,7 +160,8 @@ bool Machine::mbarrier_ready(Warp& warp, const Instruction& i, std::uint32_t mas
     rest &= ~same;
     Cta* owner = nullptr;
     const std::uint32_t offset = shared_offset(warp, i, lane, addresses[lane], 8, owner);
-    if (owner != warp.cta) fault(warp, i, lane, "waiting on an mbarrier of another CTA is not allowed");
+    if (owner != warp.cta)
+      fault(warp, i, lane, "waiting on an mbarrier of another CTA is not allowed");
     Mbarrier& barrier = find_mbarrier(warp, i, lane, *owner, offset);
     if (observed()) notify_shared(warp, i, same, *owner, offset, 8, AccessKind::read);
     std::uint32_t done = 0;
@@ -167,7 +177,8 @@ bool Machine::mbarrier_ready(Warp& warp, const Instruction& i, std::uint32_t mas
       if (complete) done |= 1u << l;
     }
     if (done != 0 && i.order != Order::relaxed) {
-      for (Observer* observer : observers_) observer->on_mbarrier_waited(warp, done, *owner, barrier);
+      for (Observer* observer : observers_)
+        observer->on_mbarrier_waited(warp, done, *owner, barrier);
     }
     ready |= done;
     several = several || rest != 0;
@@ -194,14 +205,16 @@ void Machine::release_cluster_barrier() {
     bool complete = true;
     for (const Cta* cta : *cluster) {
       std::uint32_t live = 0;
-      for (const Warp& warp : cta->warps) live += static_cast<std::uint32_t>(__builtin_popcount(warp.live));
+      for (const Warp& warp : cta->warps)
+        live += static_cast<std::uint32_t>(__builtin_popcount(warp.live));
       complete = complete && cta->cluster_arrivals >= live && live > 0;
     }
     if (!complete) continue;
     bool all_wait = true;
     for (const Cta* cta : *cluster) {
       for (const Warp& warp : cta->warps) {
-        for (const Split& split : warp.splits) all_wait = all_wait && split.state == SplitState::waiting_cluster;
+        for (const Split& split : warp.splits)
+          all_wait = all_wait && split.state == SplitState::waiting_cluster;
       }
     }
     if (!all_wait) continue;  // waiting early or late makes no difference to what is ordered

@@ -67,7 +67,7 @@ struct Mbarrier {
   std::uint32_t expected = 0;  // arrivals per phase
   std::uint32_t pending = 0;
   std::int64_t pending_bytes = 0;
-  std::uint64_t phase = 0;     // phases completed so far
+  std::uint64_t phase = 0;           // phases completed so far
   std::uint32_t initialised_at = 0;  // site
 };
 
@@ -96,8 +96,8 @@ struct PendingCopy {
   std::uint32_t site = 0;
   std::uint32_t warp = 0;
   std::uint32_t lane = 0;
-  std::uint64_t priority = 0;          // for PCT
-  std::function<void()> complete;      // moves the bytes and tells whoever waits
+  std::uint64_t priority = 0;      // for PCT
+  std::function<void()> complete;  // moves the bytes and tells whoever waits
 };
 
 // One thread's cp.async bookkeeping: copies not yet in a group, then groups in order.
@@ -113,7 +113,7 @@ struct CpAsyncThread {
 };
 // One thread's bulk groups; copies are counted, their bytes move through PendingCopy.
 struct BulkThread {
-  std::vector<std::uint32_t> open;                // copy numbers
+  std::vector<std::uint32_t> open;  // copy numbers
   std::deque<std::vector<std::uint32_t>> groups;
   std::uint32_t finished = 0;
 };
@@ -126,7 +126,7 @@ struct Cta {
   std::uint32_t threads = 0;
   std::vector<Cta*>* cluster = nullptr;  // peers by rank, itself included
   std::vector<std::uint8_t> shared;
-  std::vector<std::uint8_t> local;       // threads * local_bytes, a frame a thread
+  std::vector<std::uint8_t> local;  // threads * local_bytes, a frame a thread
   std::vector<Warp> warps;
   std::vector<std::uint8_t> register_storage;
   std::map<std::uint32_t, Mbarrier> mbarriers;
@@ -136,9 +136,9 @@ struct Cta {
   std::map<std::uint32_t, CpAsyncThread> cp_async;
   std::map<std::uint32_t, BulkThread> bulk;
   std::uint32_t copies_issued = 0;
-  std::uint32_t cluster_arrivals = 0;    // barrier.cluster phases this CTA's warps have arrived at
+  std::uint32_t cluster_arrivals = 0;  // barrier.cluster phases this CTA's warps have arrived at
   std::uint32_t cluster_phase = 0;
-  std::uint32_t observer_slot = 0;       // for observers that keep state per resident CTA
+  std::uint32_t observer_slot = 0;  // for observers that keep state per resident CTA
 
   bool finished() const {
     for (const Warp& warp : warps) {

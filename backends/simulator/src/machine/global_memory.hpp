@@ -40,8 +40,9 @@ class GlobalMemory {
     const auto raw = reinterpret_cast<std::uintptr_t>(allocation->storage.get());
     allocation->bytes = allocation->storage.get() + ((64 - raw % 64) % 64);
     next += extent(size);
-    const auto behind = std::upper_bound(allocations_.begin(), allocations_.end(), allocation->base,
-                                         [](std::uint64_t value, const auto& a) { return value < a->base; });
+    const auto behind =
+        std::upper_bound(allocations_.begin(), allocations_.end(), allocation->base,
+                         [](std::uint64_t value, const auto& a) { return value < a->base; });
     return **allocations_.insert(behind, std::move(allocation));
   }
   void release(std::uint64_t base) {

@@ -8,10 +8,10 @@
 namespace faultline::simulator {
 namespace {
 
-// Picks without progress after which other splits of the warp get their turn, and picks of the whole
-// machine after which pending copies are pushed, further CTAs are started, and at last the launch is
-// declared stuck in a spin loop.
-constexpr std::uint64_t kIdlePicksOfWarp = 16;
+// Picks without progress after which other splits of the warp get their turn, and picks of the
+// whole machine after which pending copies are pushed, further CTAs are started, and at last the
+// launch is declared stuck in a spin loop.
+constexpr std::uint64_t kIdlePicksOfWarp = 4;
 constexpr std::uint64_t kIdlePicksBeforeHelp = 256;
 constexpr std::uint64_t kIdlePicksBeforeDeadlock = 200'000;
 constexpr std::uint8_t kSharedFill = 0xcd;  // shared memory starts with garbage, always the same
@@ -25,7 +25,8 @@ void Machine::run(std::shared_ptr<const Program> program, const LaunchGeometry& 
   program_ = std::move(program);
   geometry_ = geometry;
   parameter_storage_.assign(parameters.begin(), parameters.end());
-  parameter_storage_.resize(std::max<std::size_t>(parameter_storage_.size(), program_->parameter_bytes));
+  parameter_storage_.resize(
+      std::max<std::size_t>(parameter_storage_.size(), program_->parameter_bytes));
   parameters_ = parameter_storage_;
   policy_ = &policy;
   lateness_ = lateness;
@@ -51,11 +52,14 @@ void Machine::start_cluster() {
   const std::uint32_t across = geometry_.grid[0] / geometry_.cluster[0];
   const std::uint32_t down = geometry_.grid[1] / geometry_.cluster[1];
   const std::uint32_t number = next_cta_ / size;
-  const std::uint32_t cx = number % across, cy = number / across % down, cz = number / across / down;
+  const std::uint32_t cx = number % across, cy = number / across % down,
+                      cz = number / across / down;
   for (std::uint32_t rank = 0; rank < size; ++rank) {
     const std::uint32_t x = cx * geometry_.cluster[0] + rank % geometry_.cluster[0];
-    const std::uint32_t y = cy * geometry_.cluster[1] + rank / geometry_.cluster[0] % geometry_.cluster[1];
-    const std::uint32_t z = cz * geometry_.cluster[2] + rank / geometry_.cluster[0] / geometry_.cluster[1];
+    const std::uint32_t y =
+        cy * geometry_.cluster[1] + rank / geometry_.cluster[0] % geometry_.cluster[1];
+    const std::uint32_t z =
+        cz * geometry_.cluster[2] + rank / geometry_.cluster[0] / geometry_.cluster[1];
     std::unique_ptr<Cta> cta;
     if (spare_.empty()) {
       cta = std::make_unique<Cta>();
@@ -121,46 +125,48 @@ void Machine::fill_specials(Warp& warp) {
       const std::uint32_t thread = warp.index * kLanes + lane;
       std::uint64_t value = 0;
       switch (special.kind) {
-        case Special::tid_x: value = thread % g.block[0]; break;
-        case Special::tid_y: value = thread / g.block[0] % g.block[1]; break;
-        case Special::tid_z: value = thread / g.block[0] / g.block[1]; break;
-        case Special::ntid_x: value = g.block[0]; break;
-        case Special::ntid_y: value = g.block[1]; break;
-        case Special::ntid_z: value = g.block[2]; break;
-        case Special::ctaid_x: value = cta.id[0]; break;
-        case Special::ctaid_y: value = cta.id[1]; break;
-        case Special::ctaid_z: value = cta.id[2]; break;
-        case Special::nctaid_x: value = g.grid[0]; break;
-        case Special::nctaid_y: value = g.grid[1]; break;
-        case Special::nctaid_z: value = g.grid[2]; break;
-        case Special::laneid: value = lane; break;
-        case Special::warpid: value = warp.index; break;
-        case Special::nwarpid: value = cta.warps.size(); break;
-        case Special::smid: value = cta.linear % 132; break;
-        case Special::nsmid: value = 132; break;
-        case Special::gridid: value = 1; break;
-        case Special::lanemask_eq: value = 1u << lane; break;
-        case Special::lanemask_lt: value = (1u << lane) - 1; break;
-        case Special::lanemask_le: value = (2ull << lane) - 1; break;
-        case Special::lanemask_gt: value = kAllLanes & ~((2ull << lane) - 1); break;
-        case Special::lanemask_ge: value = kAllLanes & ~((1ull << lane) - 1); break;
-        case Special::clusterid_x: value = cta.id[0] / g.cluster[0]; break;
-        case Special::clusterid_y: value = cta.id[1] / g.cluster[1]; break;
-        case Special::clusterid_z: value = cta.id[2] / g.cluster[2]; break;
-        case Special::nclusterid_x: value = g.grid[0] / g.cluster[0]; break;
-        case Special::nclusterid_y: value = g.grid[1] / g.cluster[1]; break;
-        case Special::nclusterid_z: value = g.grid[2] / g.cluster[2]; break;
-        case Special::cluster_ctaid_x: value = cta.id[0] % g.cluster[0]; break;
-        case Special::cluster_ctaid_y: value = cta.id[1] % g.cluster[1]; break;
-        case Special::cluster_ctaid_z: value = cta.id[2] % g.cluster[2]; break;
-        case Special::cluster_nctaid_x: value = g.cluster[0]; break;
-        case Special::cluster_nctaid_y: value = g.cluster[1]; break;
-        case Special::cluster_nctaid_z: value = g.cluster[2]; break;
-        case Special::cluster_ctarank: value = cta.cluster_rank; break;
-        case Special::cluster_nctarank: value = g.cluster[0] * g.cluster[1] * g.cluster[2]; break;
-        case Special::is_explicit_cluster: value = g.cluster[0] * g.cluster[1] * g.cluster[2] > 1; break;
-        case Special::dynamic_smem_size: value = g.dynamic_shared_bytes; break;
-        case Special::total_smem_size: value = cta.shared.size(); break;
+      case Special::tid_x: value = thread % g.block[0]; break;
+      case Special::tid_y: value = thread / g.block[0] % g.block[1]; break;
+      case Special::tid_z: value = thread / g.block[0] / g.block[1]; break;
+      case Special::ntid_x: value = g.block[0]; break;
+      case Special::ntid_y: value = g.block[1]; break;
+      case Special::ntid_z: value = g.block[2]; break;
+      case Special::ctaid_x: value = cta.id[0]; break;
+      case Special::ctaid_y: value = cta.id[1]; break;
+      case Special::ctaid_z: value = cta.id[2]; break;
+      case Special::nctaid_x: value = g.grid[0]; break;
+      case Special::nctaid_y: value = g.grid[1]; break;
+      case Special::nctaid_z: value = g.grid[2]; break;
+      case Special::laneid: value = lane; break;
+      case Special::warpid: value = warp.index; break;
+      case Special::nwarpid: value = cta.warps.size(); break;
+      case Special::smid: value = cta.linear % 132; break;
+      case Special::nsmid: value = 132; break;
+      case Special::gridid: value = 1; break;
+      case Special::lanemask_eq: value = 1u << lane; break;
+      case Special::lanemask_lt: value = (1u << lane) - 1; break;
+      case Special::lanemask_le: value = (2ull << lane) - 1; break;
+      case Special::lanemask_gt: value = kAllLanes & ~((2ull << lane) - 1); break;
+      case Special::lanemask_ge: value = kAllLanes & ~((1ull << lane) - 1); break;
+      case Special::clusterid_x: value = cta.id[0] / g.cluster[0]; break;
+      case Special::clusterid_y: value = cta.id[1] / g.cluster[1]; break;
+      case Special::clusterid_z: value = cta.id[2] / g.cluster[2]; break;
+      case Special::nclusterid_x: value = g.grid[0] / g.cluster[0]; break;
+      case Special::nclusterid_y: value = g.grid[1] / g.cluster[1]; break;
+      case Special::nclusterid_z: value = g.grid[2] / g.cluster[2]; break;
+      case Special::cluster_ctaid_x: value = cta.id[0] % g.cluster[0]; break;
+      case Special::cluster_ctaid_y: value = cta.id[1] % g.cluster[1]; break;
+      case Special::cluster_ctaid_z: value = cta.id[2] % g.cluster[2]; break;
+      case Special::cluster_nctaid_x: value = g.cluster[0]; break;
+      case Special::cluster_nctaid_y: value = g.cluster[1]; break;
+      case Special::cluster_nctaid_z: value = g.cluster[2]; break;
+      case Special::cluster_ctarank: value = cta.cluster_rank; break;
+      case Special::cluster_nctarank: value = g.cluster[0] * g.cluster[1] * g.cluster[2]; break;
+      case Special::is_explicit_cluster:
+        value = g.cluster[0] * g.cluster[1] * g.cluster[2] > 1;
+        break;
+      case Special::dynamic_smem_size: value = g.dynamic_shared_bytes; break;
+      case Special::total_smem_size: value = cta.shared.size(); break;
       }
       if (special.bytes == 0) {
         if (lane == 0) std::memset(warp.registers + special.offset, value ? 0xff : 0, 4);
@@ -176,14 +182,17 @@ void Machine::finish_ctas() {
   for (std::size_t k = 0; k < resident_.size();) {
     // A cluster's CTAs leave together: peers may still read the shared memory of one that is done.
     const std::vector<Cta*>& cluster = *resident_[k]->cluster;
-    const bool all = std::all_of(cluster.begin(), cluster.end(), [](const Cta* c) { return c->finished(); });
+    const bool all =
+        std::all_of(cluster.begin(), cluster.end(), [](const Cta* c) { return c->finished(); });
     if (!all) {
       ++k;
       continue;
     }
     for (std::size_t c = 0; c < copies_.size();) {
-      if (copies_[c].cta == resident_[k].get()) complete_copy(c);
-      else ++c;
+      if (copies_[c].cta == resident_[k].get())
+        complete_copy(c);
+      else
+        ++c;
     }
     for (Observer* observer : observers_) observer->on_cta_end(*resident_[k]);
     spare_.push_back(std::move(resident_[k]));
@@ -217,10 +226,12 @@ bool Machine::copy_is_pending(const Cta& cta, std::uint32_t number) const {
 
 void Machine::complete_copies_of(Cta& cta, std::span<const std::uint32_t> numbers) {
   for (std::size_t c = 0; c < copies_.size();) {
-    const bool wanted = copies_[c].cta == &cta &&
-                        std::find(numbers.begin(), numbers.end(), copies_[c].number) != numbers.end();
-    if (wanted) complete_copy(c);
-    else ++c;
+    const bool wanted = copies_[c].cta == &cta && std::find(numbers.begin(), numbers.end(),
+                                                            copies_[c].number) != numbers.end();
+    if (wanted)
+      complete_copy(c);
+    else
+      ++c;
   }
 }
 
@@ -268,8 +279,9 @@ void Machine::schedule_loop() {
     }
     if (steps_ > step_budget_) {
       throw Stop(core::ExecutionStatus::timeout,
-                 "step budget of " + std::to_string(step_budget_) + " visible operations used up in " +
-                     program_->entry + " (raise the budget, or the kernel does not end)");
+                 "step budget of " + std::to_string(step_budget_) +
+                     " visible operations used up in " + program_->entry +
+                     " (raise the budget, or the kernel does not end)");
     }
     if (progress_ != seen_progress) {
       seen_progress = progress_;
@@ -295,17 +307,20 @@ void Machine::schedule_loop() {
         made_progress();
         continue;
       }
-      if (idle_picks > kIdlePicksBeforeDeadlock) deadlock("every running thread polls and nothing changes");
+      if (idle_picks > kIdlePicksBeforeDeadlock)
+        deadlock("every running thread polls and nothing changes");
     }
     const bool offer_copies = lateness_ == core::CopyLateness::random || ready_.empty();
-    const Choices choices{ready_, offer_copies ? std::span<const PendingCopy>(copies_) : std::span<const PendingCopy>(), steps_};
+    const Choices choices{ready_,
+                          offer_copies ? std::span<const PendingCopy>(copies_)
+                                       : std::span<const PendingCopy>(),
+                          steps_};
     const Choice choice = policy_->next(choices);
     if (choice.is_copy) {
       complete_copy(choice.index);
       continue;
     }
     Warp& warp = *ready_[choice.index];
-    ++warp.idle_picks;
     // Spinning warps must not be able to starve the rest under any policy.
     if (idle_picks > kIdlePicksBeforeHelp / 2) {
       Warp& other = *ready_[idle_picks % ready_.size()];
@@ -313,6 +328,7 @@ void Machine::schedule_loop() {
       run_split(other, pick_split(other), 8);
       continue;
     }
+    ++warp.idle_picks;
     run_split(warp, pick_split(warp), choice.quantum);
   }
 }
@@ -338,7 +354,8 @@ std::size_t Machine::pick_split(Warp& warp) {
 std::string Machine::shared_name(std::uint32_t offset) const {
   const SharedVariable* best = nullptr;
   for (const SharedVariable& variable : program_->shared) {
-    if (variable.offset <= offset && (best == nullptr || variable.offset >= best->offset)) best = &variable;
+    if (variable.offset <= offset && (best == nullptr || variable.offset >= best->offset))
+      best = &variable;
   }
   if (best == nullptr) return "shared+" + std::to_string(offset);
   const std::uint32_t inside = offset - best->offset;

@@ -15,7 +15,8 @@
 
 namespace faultline::simulator {
 
-// Ends a launch: a fault of the kernel, an unsupported instruction, an exhausted budget, a deadlock.
+// Ends a launch: a fault of the kernel, an unsupported instruction, an exhausted budget, a
+// deadlock.
 class Stop : public std::runtime_error {
  public:
   Stop(core::ExecutionStatus status, const std::string& message)
@@ -57,9 +58,11 @@ class Machine {
   void complete_copies_of(Cta& cta, std::span<const std::uint32_t> numbers);
   bool copy_is_pending(const Cta& cta, std::uint32_t number) const;
   // bar.arrive and the blocking forms; releases the barrier when it is complete.
-  void arrive_at_barrier(Warp& warp, const Instruction& instruction, std::uint32_t mask, bool waits);
+  void arrive_at_barrier(Warp& warp, const Instruction& instruction, std::uint32_t mask,
+                         bool waits);
   void mbarrier_arrive(Cta& owner, Mbarrier& barrier, std::uint32_t count);
-  void mbarrier_complete_bytes(Cta& owner, Mbarrier& barrier, std::int64_t bytes, std::uint32_t site);
+  void mbarrier_complete_bytes(Cta& owner, Mbarrier& barrier, std::int64_t bytes,
+                               std::uint32_t site);
   void mbarrier_check_phase(Cta& owner, Mbarrier& barrier);
   Mbarrier& find_mbarrier(Warp& warp, const Instruction& instruction, std::uint32_t lane,
                           Cta& owner, std::uint32_t offset);

@@ -7,7 +7,8 @@
 namespace faultline::simulator {
 namespace {
 
-constexpr std::uint32_t kBackwardBranches = 4096;  // per turn, so that silent loops end their turn too
+constexpr std::uint32_t kBackwardBranches =
+    4096;  // per turn, so that silent loops end their turn too
 
 bool mergeable(const Split& split) {
   return split.state == SplitState::ready || split.state == SplitState::waiting_lanes;
@@ -36,10 +37,11 @@ void Machine::merge_splits(Warp& warp) {
   if (splits.size() < 2) return;
   for (std::size_t a = 0; a < splits.size(); ++a) {
     for (std::size_t b = a + 1; b < splits.size();) {
-      const bool together = splits[a].pc == splits[b].pc && splits[a].depth == splits[b].depth &&
-                            mergeable(splits[a]) && mergeable(splits[b]) &&
-                            std::equal(splits[a].returns.begin(), splits[a].returns.begin() + splits[a].depth,
-                                       splits[b].returns.begin());
+      const bool together =
+          splits[a].pc == splits[b].pc && splits[a].depth == splits[b].depth &&
+          mergeable(splits[a]) && mergeable(splits[b]) &&
+          std::equal(splits[a].returns.begin(), splits[a].returns.begin() + splits[a].depth,
+                     splits[b].returns.begin());
       if (!together) {
         ++b;
         continue;
@@ -70,10 +72,13 @@ void Machine::exit_lanes(Warp& warp, std::uint32_t mask) {
         }
       }
       const auto& arrivals = warp.cta->barriers[id].arrivals;
-      const bool counted = std::any_of(arrivals.begin(), arrivals.end(),
-                                       [&](const BarrierArrival& a) { return a.warp == &warp && a.waits; });
-      if (at != nullptr && waiting == warp.live && !counted) arrive_at_barrier(warp, *at, waiting, true);
-      else check_barrier(*warp.cta, id);
+      const bool counted =
+          std::any_of(arrivals.begin(), arrivals.end(),
+                      [&](const BarrierArrival& a) { return a.warp == &warp && a.waits; });
+      if (at != nullptr && waiting == warp.live && !counted)
+        arrive_at_barrier(warp, *at, waiting, true);
+      else
+        check_barrier(*warp.cta, id);
     }
   }
 }
@@ -116,216 +121,221 @@ void Machine::run_split(Warp& warp, std::size_t index, std::uint32_t quantum) {
       continue;
     }
     switch (i.flow) {
-      case Flow::compute:
-        break;
-      case Flow::hidden_effect:
-        i.effect(warp, i, m);
-        ++pc;
-        break;
-      case Flow::visible:
-        i.effect(warp, i, m);
-        ++pc;
-        ++steps_;
-        if (--quantum == 0) {
-          park();
-          running = false;
-        }
-        break;
-      case Flow::branch: {
-        const bool is_backward = i.target <= pc;
-        if (m != mask) {
-          warp.splits[index].pc = pc + 1;
-          diverge(warp, index, i.target, m);
-          running = false;
-          if (is_backward) ++steps_;
-          break;
-        }
-        pc = i.target;
-        if (is_backward) {
-          ++steps_;
-          if (several || --backward == 0) {
-            park();
-            running = false;
-          }
-        } else if (several) {
-          park();
-          running = false;
-        }
+    case Flow::compute: break;
+    case Flow::hidden_effect:
+      i.effect(warp, i, m);
+      ++pc;
+      break;
+    case Flow::visible:
+      i.effect(warp, i, m);
+      ++pc;
+      ++steps_;
+      if (--quantum == 0) {
+        park();
+        running = false;
+      }
+      break;
+    case Flow::branch: {
+      const bool is_backward = i.target <= pc;
+      if (m != mask) {
+        warp.splits[index].pc = pc + 1;
+        diverge(warp, index, i.target, m);
+        running = false;
+        if (is_backward) ++steps_;
         break;
       }
-      case Flow::indexed_branch: {
-        const auto& table = program_->branch_tables[i.extra];
-        const auto* where = warp.lane_values<std::uint32_t>(i.s[0]);
-        const std::uint32_t first = where[__builtin_ctz(m)];
-        if (first >= table.size()) fault(warp, i, static_cast<std::uint32_t>(__builtin_ctz(m)), "brx.idx index out of its table");
-        std::uint32_t same = 0;
-        for (std::uint32_t rest = m; rest != 0; rest &= rest - 1) {
-          if (where[__builtin_ctz(rest)] == first) same |= rest & (~rest + 1);
-        }
+      pc = i.target;
+      if (is_backward) {
         ++steps_;
-        warp.splits[index].pc = m == mask ? pc : pc + 1;
-        if (same == mask) {
-          warp.splits[index].pc = table[first];
-        } else {  // the lanes left over execute the branch again, or fall through
-          const std::uint32_t rest = m & ~same;
-          if (m != mask && rest != 0) diverge(warp, index, pc, rest);
-          diverge(warp, index, table[first], same);
+        if (several || --backward == 0) {
+          park();
+          running = false;
+        }
+      } else if (several) {
+        park();
+        running = false;
+      }
+      break;
+    }
+    case Flow::indexed_branch: {
+      const auto& table = program_->branch_tables[i.extra];
+      const auto* where = warp.lane_values<std::uint32_t>(i.s[0]);
+      const std::uint32_t first = where[__builtin_ctz(m)];
+      if (first >= table.size())
+        fault(warp, i, static_cast<std::uint32_t>(__builtin_ctz(m)),
+              "brx.idx index out of its table");
+      std::uint32_t same = 0;
+      for (std::uint32_t rest = m; rest != 0; rest &= rest - 1) {
+        if (where[__builtin_ctz(rest)] == first) same |= rest & (~rest + 1);
+      }
+      ++steps_;
+      warp.splits[index].pc = m == mask ? pc : pc + 1;
+      if (same == mask) {
+        warp.splits[index].pc = table[first];
+      } else {  // the lanes left over execute the branch again, or fall through
+        const std::uint32_t rest = m & ~same;
+        if (m != mask && rest != 0) diverge(warp, index, pc, rest);
+        diverge(warp, index, table[first], same);
+      }
+      running = false;
+      break;
+    }
+    case Flow::call: {
+      if (m != mask) {
+        warp.splits[index].pc = pc + 1;
+        diverge(warp, index, pc, m);
+        running = false;
+        break;
+      }
+      Split& split = warp.splits[index];
+      if (split.depth == Split::kMaxDepth)
+        throw Stop(core::ExecutionStatus::unsupported,
+                   "calls nested deeper than 8 at " + program_->where(i.site));
+      split.returns[split.depth++] = pc + 1;
+      pc = i.target;
+      if (several) {
+        park();
+        running = false;
+      }
+      break;
+    }
+    case Flow::leave:
+    case Flow::exit: {
+      Split& split = warp.splits[index];
+      if (i.flow == Flow::leave && split.depth > 0) {
+        const std::uint32_t back = split.returns[split.depth - 1];
+        split.pc = pc + 1;
+        if (m != mask) {
+          diverge(warp, index, back, m);
+          --warp.splits.back().depth;
+        } else {
+          split.pc = back;
+          --split.depth;
         }
         running = false;
         break;
       }
-      case Flow::call: {
-        if (m != mask) {
-          warp.splits[index].pc = pc + 1;
-          diverge(warp, index, pc, m);
-          running = false;
-          break;
-        }
-        Split& split = warp.splits[index];
-        if (split.depth == Split::kMaxDepth) throw Stop(core::ExecutionStatus::unsupported, "calls nested deeper than 8 at " + program_->where(i.site));
-        split.returns[split.depth++] = pc + 1;
-        pc = i.target;
-        if (several) {
-          park();
-          running = false;
-        }
+      mask &= ~m;
+      if (mask == 0) {
+        warp.splits.erase(warp.splits.begin() + static_cast<std::ptrdiff_t>(index));
+      } else {
+        warp.splits[index].mask = mask;
+        ++pc;
+        park();
+      }
+      running = false;  // barriers may complete now and merge splits: indices are stale
+      exit_lanes(warp, m);
+      break;
+    }
+    case Flow::convergent:
+    case Flow::warp_barrier:
+    case Flow::cta_barrier:
+    case Flow::cluster_barrier: {
+      if (m != mask) {
+        warp.splits[index].pc = pc + 1;
+        diverge(warp, index, pc, m);
+        running = false;
         break;
       }
-      case Flow::leave:
-      case Flow::exit: {
+      if (i.flow == Flow::cta_barrier) {
+        const std::uint32_t id = warp.lane_values<std::uint32_t>(i.s[0])[__builtin_ctz(m)];
+        if (id > 15)
+          fault(warp, i, static_cast<std::uint32_t>(__builtin_ctz(m)),
+                "barrier number " + std::to_string(id) + " is above 15");
         Split& split = warp.splits[index];
-        if (i.flow == Flow::leave && split.depth > 0) {
-          const std::uint32_t back = split.returns[split.depth - 1];
-          split.pc = pc + 1;
-          if (m != mask) {
-            diverge(warp, index, back, m);
-            --warp.splits.back().depth;
-          } else {
-            split.pc = back;
-            --split.depth;
-          }
-          running = false;
-          break;
-        }
-        mask &= ~m;
-        if (mask == 0) {
-          warp.splits.erase(warp.splits.begin() + static_cast<std::ptrdiff_t>(index));
-        } else {
-          warp.splits[index].mask = mask;
-          ++pc;
-          park();
-        }
-        running = false;  // barriers may complete now and merge splits: indices are stale
-        exit_lanes(warp, m);
-        break;
-      }
-      case Flow::convergent:
-      case Flow::warp_barrier:
-      case Flow::cta_barrier:
-      case Flow::cluster_barrier: {
-        if (m != mask) {
-          warp.splits[index].pc = pc + 1;
-          diverge(warp, index, pc, m);
-          running = false;
-          break;
-        }
-        if (i.flow == Flow::cta_barrier) {
-          const std::uint32_t id = warp.lane_values<std::uint32_t>(i.s[0])[__builtin_ctz(m)];
-          if (id > 15) fault(warp, i, static_cast<std::uint32_t>(__builtin_ctz(m)), "barrier number " + std::to_string(id) + " is above 15");
-          Split& split = warp.splits[index];
-          park();
-          split.state = SplitState::waiting_barrier;
-          split.wait = id;
-          std::uint32_t waiting = 0;
-          for (const Split& other : warp.splits) {
-            if (other.state == SplitState::waiting_barrier && other.wait == id) waiting |= other.mask;
-          }
-          ++steps_;
-          if (waiting == warp.live) arrive_at_barrier(warp, i, waiting, true);
-          running = false;
-          break;
-        }
-        if (i.flow == Flow::cluster_barrier) {
-          park();
-          warp.splits[index].state = SplitState::waiting_cluster;
-          ++steps_;
-          release_cluster_barrier();
-          running = false;
-          break;
-        }
-        const std::uint32_t need = member_lanes(warp, i, m);
-        std::uint32_t here = mask;
-        if (i.flow == Flow::warp_barrier && (need & ~mask) != 0) {  // other lanes may sync elsewhere
-          for (const Split& other : warp.splits) {
-            if (other.state == SplitState::waiting_lanes && code[other.pc].flow == Flow::warp_barrier) here |= other.mask;
-          }
-        }
-        if ((need & ~here) != 0) {
-          park();
-          warp.splits[index].state = SplitState::waiting_lanes;
-          running = false;
-          break;
+        park();
+        split.state = SplitState::waiting_barrier;
+        split.wait = id;
+        std::uint32_t waiting = 0;
+        for (const Split& other : warp.splits) {
+          if (other.state == SplitState::waiting_barrier && other.wait == id) waiting |= other.mask;
         }
         ++steps_;
-        if (i.flow == Flow::warp_barrier) {
-          for (Observer* observer : observers_) observer->on_warp_barrier(warp, here);
-          if (here != mask) {
-            for (Split& other : warp.splits) {
-              if (other.state == SplitState::waiting_lanes && code[other.pc].flow == Flow::warp_barrier) {
-                other.state = SplitState::ready;
-                ++other.pc;
-              }
+        if (waiting == warp.live) arrive_at_barrier(warp, i, waiting, true);
+        running = false;
+        break;
+      }
+      if (i.flow == Flow::cluster_barrier) {
+        park();
+        warp.splits[index].state = SplitState::waiting_cluster;
+        ++steps_;
+        release_cluster_barrier();
+        running = false;
+        break;
+      }
+      const std::uint32_t need = member_lanes(warp, i, m);
+      std::uint32_t here = mask;
+      if (i.flow == Flow::warp_barrier && (need & ~mask) != 0) {  // other lanes may sync elsewhere
+        for (const Split& other : warp.splits) {
+          if (other.state == SplitState::waiting_lanes && code[other.pc].flow == Flow::warp_barrier)
+            here |= other.mask;
+        }
+      }
+      if ((need & ~here) != 0) {
+        park();
+        warp.splits[index].state = SplitState::waiting_lanes;
+        running = false;
+        break;
+      }
+      ++steps_;
+      if (i.flow == Flow::warp_barrier) {
+        for (Observer* observer : observers_) observer->on_warp_barrier(warp, here);
+        if (here != mask) {
+          for (Split& other : warp.splits) {
+            if (other.state == SplitState::waiting_lanes &&
+                code[other.pc].flow == Flow::warp_barrier) {
+              other.state = SplitState::ready;
+              ++other.pc;
             }
           }
-          ++pc;
-          if (here != mask) {
-            park();
-            running = false;
-          }
-          break;
         }
-        i.effect(warp, i, m);
         ++pc;
-        if (--quantum == 0) {
+        if (here != mask) {
           park();
           running = false;
         }
         break;
       }
-      case Flow::mbarrier_wait:
-      case Flow::mbarrier_test: {
-        std::uint32_t ready = 0;
-        ++steps_;
-        const bool any = mbarrier_ready(warp, i, m, ready);
-        const bool blocks = i.flow == Flow::mbarrier_wait && !any && !warp.splits[index].timed_out;
-        if (blocks && m != mask) {
-          warp.splits[index].pc = pc + 1;
-          diverge(warp, index, pc, m);
-          running = false;
-          break;
-        }
-        if (blocks) {
-          lanes_run -= static_cast<std::uint32_t>(__builtin_popcount(m));
-          --instructions;
-          park();
-          warp.splits[index].state = SplitState::waiting_mbarrier;
-          running = false;
-          break;
-        }
-        warp.splits[index].timed_out = false;
-        std::uint32_t& p = warp.predicate(i.d[0]);
-        p = (p & ~m) | ready;
-        ++pc;
-        if (ready == 0 || --quantum == 0) {
-          park();
-          running = false;
-        }
+      i.effect(warp, i, m);
+      ++pc;
+      if (--quantum == 0) {
+        park();
+        running = false;
+      }
+      break;
+    }
+    case Flow::mbarrier_wait:
+    case Flow::mbarrier_test: {
+      std::uint32_t ready = 0;
+      ++steps_;
+      const bool any = mbarrier_ready(warp, i, m, ready);
+      const bool blocks = i.flow == Flow::mbarrier_wait && !any && !warp.splits[index].timed_out;
+      if (blocks && m != mask) {
+        warp.splits[index].pc = pc + 1;
+        diverge(warp, index, pc, m);
+        running = false;
         break;
       }
-      case Flow::trap:
-        fault(warp, i, static_cast<std::uint32_t>(__builtin_ctz(m)), "trap");
-      case Flow::unsupported:
-        stop_unsupported(i);
+      if (blocks) {
+        lanes_run -= static_cast<std::uint32_t>(__builtin_popcount(m));
+        --instructions;
+        park();
+        warp.splits[index].state = SplitState::waiting_mbarrier;
+        running = false;
+        break;
+      }
+      warp.splits[index].timed_out = false;
+      std::uint32_t& p = warp.predicate(i.d[0]);
+      p = (p & ~m) | ready;
+      ++pc;
+      if (ready == 0 || --quantum == 0) {
+        park();
+        running = false;
+      }
+      break;
+    }
+    case Flow::trap: fault(warp, i, static_cast<std::uint32_t>(__builtin_ctz(m)), "trap");
+    case Flow::unsupported: stop_unsupported(i);
     }
   }
   thread_instructions_ += lanes_run;

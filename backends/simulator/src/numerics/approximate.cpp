@@ -86,8 +86,10 @@ float approximate_tanh(float x) {
   double value;
   if (a < 0.125) {
     const double s = a * a;  // the series of tanh; the next term is below 2^-40
-    value = a * (1.0 + s * (-1.0 / 3.0 + s * (2.0 / 15.0 + s * (-17.0 / 315.0 +
-            s * (62.0 / 2835.0 + s * (-1382.0 / 155925.0))))));
+    value =
+        a * (1.0 + s * (-1.0 / 3.0 +
+                        s * (2.0 / 15.0 + s * (-17.0 / 315.0 +
+                                               s * (62.0 / 2835.0 + s * (-1382.0 / 155925.0))))));
   } else if (a > 20.0) {
     value = 1.0;
   } else {

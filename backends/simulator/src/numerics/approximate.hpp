@@ -47,7 +47,9 @@ float approximate_sin(float x);
 float approximate_cos(float x);
 float approximate_tanh(float x);
 
-static inline float approximate_rcp(float x) { return static_cast<float>(1.0 / static_cast<double>(x)); }
+static inline float approximate_rcp(float x) {
+  return static_cast<float>(1.0 / static_cast<double>(x));
+}
 static inline float approximate_rsqrt(float x) {
   return static_cast<float>(1.0 / __builtin_sqrt(static_cast<double>(x)));
 }

@@ -35,12 +35,12 @@ T evaluate(FloatOperation operation, Rounding rounding, T a_in, T b_in, T c_in) 
   {
     const RoundingGuard guard(rounding);
     switch (operation) {
-      case FloatOperation::add: result = a + b; break;
-      case FloatOperation::subtract: result = a - b; break;
-      case FloatOperation::multiply: result = a * b; break;
-      case FloatOperation::divide: result = a / b; break;
-      case FloatOperation::square_root: result = std::sqrt(static_cast<T>(a)); break;
-      case FloatOperation::multiply_add: result = std::fma(T(a), T(b), T(c)); break;
+    case FloatOperation::add: result = a + b; break;
+    case FloatOperation::subtract: result = a - b; break;
+    case FloatOperation::multiply: result = a * b; break;
+    case FloatOperation::divide: result = a / b; break;
+    case FloatOperation::square_root: result = std::sqrt(static_cast<T>(a)); break;
+    case FloatOperation::multiply_add: result = std::fma(T(a), T(b), T(c)); break;
     }
   }
   return result;

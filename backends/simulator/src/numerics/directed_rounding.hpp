@@ -7,7 +7,12 @@
 namespace faultline::simulator {
 
 enum class FloatOperation : std::uint8_t {
-  add, subtract, multiply, divide, square_root, multiply_add
+  add,
+  subtract,
+  multiply,
+  divide,
+  square_root,
+  multiply_add
 };
 
 float directed(FloatOperation operation, Rounding rounding, float a, float b, float c);

@@ -9,11 +9,11 @@ namespace {
 // Whether the kept value has to grow by one unit, given the bits cut off.
 bool rounds_up(Rounding rounding, bool negative, bool odd, bool half, bool sticky) {
   switch (rounding) {
-    case Rounding::nearest_even: return half && (sticky || odd);
-    case Rounding::nearest_away: return half;
-    case Rounding::toward_zero: return false;
-    case Rounding::down: return negative && (half || sticky);
-    case Rounding::up: return !negative && (half || sticky);
+  case Rounding::nearest_even: return half && (sticky || odd);
+  case Rounding::nearest_away: return half;
+  case Rounding::toward_zero: return false;
+  case Rounding::down: return negative && (half || sticky);
+  case Rounding::up: return !negative && (half || sticky);
   }
   return false;
 }
@@ -59,10 +59,9 @@ std::uint64_t round_to_format(double value, FloatFormat format, Rounding roundin
   }
   if (rounds_up(rounding, negative, (kept & 1) != 0, half, sticky)) ++result;
   if (result >= format.infinity()) {
-    const bool to_infinity = rounding == Rounding::nearest_even ||
-                             rounding == Rounding::nearest_away ||
-                             (rounding == Rounding::up && !negative) ||
-                             (rounding == Rounding::down && negative);
+    const bool to_infinity =
+        rounding == Rounding::nearest_even || rounding == Rounding::nearest_away ||
+        (rounding == Rounding::up && !negative) || (rounding == Rounding::down && negative);
     result = to_infinity ? format.infinity() : format.largest();
   }
   return sign | result;

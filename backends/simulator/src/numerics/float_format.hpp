@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversions between binary floating-point formats, bit-exact and without the host's rounding mode.
-// The short forms used in inner loops are branch-free so that loops over 32 lanes vectorise.
+// Conversions between binary floating-point formats, bit-exact and without the host's rounding
+// mode. The short forms used in inner loops are branch-free so that loops over 32 lanes vectorise.
 #pragma once
 
 #include <bit>

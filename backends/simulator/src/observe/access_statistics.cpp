@@ -23,7 +23,8 @@ std::uint64_t bank_passes(const AccessEvent& event) {
     std::vector<std::uint64_t> words;
     for (std::uint32_t lane = first; lane < first + lanes_per_group; ++lane) {
       if (!((event.mask >> lane) & 1)) continue;
-      for (std::uint64_t b = 0; b < event.bytes; b += 4) words.push_back((event.addresses[lane] + b) / 4);
+      for (std::uint64_t b = 0; b < event.bytes; b += 4)
+        words.push_back((event.addresses[lane] + b) / 4);
     }
     const std::size_t count = distinct(words);
     std::uint64_t per_bank[kBanks] = {};
@@ -44,7 +45,8 @@ std::vector<core::SourceLocation> source_chain(const Program& program, std::uint
     location = at.parent;
   }
   if (chain.empty()) {
-    const int line = program.sites[site].statement != nullptr ? program.sites[site].statement->ptx_line : 0;
+    const int line =
+        program.sites[site].statement != nullptr ? program.sites[site].statement->ptx_line : 0;
     chain.push_back({program.module->source.name, line, {}});
   }
   chain.back().function = program.entry;
@@ -78,7 +80,9 @@ void AccessStatisticsCollector::on_access(const AccessEvent& event) {
     std::vector<std::uint64_t> sectors;
     for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
       if (!((event.mask >> lane) & 1)) continue;
-      for (std::uint64_t s = event.addresses[lane] / kSectorBytes; s <= (event.addresses[lane] + event.bytes - 1) / kSectorBytes; ++s) sectors.push_back(s);
+      for (std::uint64_t s = event.addresses[lane] / kSectorBytes;
+           s <= (event.addresses[lane] + event.bytes - 1) / kSectorBytes; ++s)
+        sectors.push_back(s);
     }
     counts.sectors += distinct(sectors);
     // Lanes that read the same bytes need them once.
@@ -86,11 +90,13 @@ void AccessStatisticsCollector::on_access(const AccessEvent& event) {
     for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
       if ((event.mask >> lane) & 1) starts.push_back(event.addresses[lane]);
     }
-    counts.ideal += std::max<std::uint64_t>(1, (distinct(starts) * event.bytes + kSectorBytes - 1) / kSectorBytes);
+    counts.ideal += std::max<std::uint64_t>(1, (distinct(starts) * event.bytes + kSectorBytes - 1) /
+                                                   kSectorBytes);
   }
   for (std::uint32_t lane = 0; lane + 1 < kLanes; ++lane) {
     if (((event.mask >> lane) & 3) == 3) {
-      ++counts.strides[static_cast<std::int64_t>(event.addresses[lane + 1] - event.addresses[lane])];
+      ++counts
+            .strides[static_cast<std::int64_t>(event.addresses[lane + 1] - event.addresses[lane])];
     }
   }
 }

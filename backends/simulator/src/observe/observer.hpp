@@ -20,9 +20,9 @@ struct AccessEvent {
   const std::uint64_t* addresses;  // by lane; global addresses, or offsets in shared memory
   std::uint32_t bytes;             // per lane
   AccessKind kind;
-  Allocation* allocation;          // global; nullptr: shared
-  Cta* owner;                      // shared
-  bool dense;                      // all 32 lanes, each right behind the one before
+  Allocation* allocation;  // global; nullptr: shared
+  Cta* owner;              // shared
+  bool dense;              // all 32 lanes, each right behind the one before
 };
 
 // One contiguous piece that an asynchronous copy reads or writes.
@@ -46,8 +46,8 @@ struct CopyEvent {
   std::uint32_t lane;
   const Instruction* instruction;
   CopyAgent agent;
-  const Mbarrier* mbarrier;    // CopyAgent::mbarrier
-  std::uint32_t group;         // the number of the group that will hold it
+  const Mbarrier* mbarrier;  // CopyAgent::mbarrier
+  std::uint32_t group;       // the number of the group that will hold it
   std::span<const CopyPiece> pieces;
 };
 
@@ -63,7 +63,8 @@ class Observer {
   virtual void on_warp_barrier(Warp&, std::uint32_t /*mask*/) {}
   virtual void on_cluster_barrier(std::span<Cta* const>) {}
   virtual void on_mbarrier_init(Warp&, std::uint32_t /*lane*/, Cta& /*owner*/, Mbarrier&) {}
-  virtual void on_mbarrier_arrive(Warp&, std::uint32_t /*mask*/, Cta& /*owner*/, Mbarrier&, Order) {}
+  virtual void on_mbarrier_arrive(Warp&, std::uint32_t /*mask*/, Cta& /*owner*/, Mbarrier&, Order) {
+  }
   virtual void on_mbarrier_copy_complete(Cta& /*owner*/, Mbarrier&) {}
   virtual void on_mbarrier_phase(Cta& /*owner*/, Mbarrier&) {}  // phase just completed
   virtual void on_mbarrier_waited(Warp&, std::uint32_t /*mask*/, Cta& /*owner*/, Mbarrier&) {}
@@ -71,8 +72,10 @@ class Observer {
   virtual void on_fence(Warp&, std::uint32_t /*mask*/, Scope) {}
   // Groups 1..finished of this thread are complete (for bulk .read: their sources are read).
   virtual void on_cp_async_waited(Warp&, std::uint32_t /*lane*/, std::uint32_t /*finished*/) {}
-  virtual void on_cp_async_arrive(Warp&, std::uint32_t /*lane*/, Cta& /*owner*/, Mbarrier&, std::uint32_t /*group*/) {}
-  virtual void on_bulk_waited(Warp&, std::uint32_t /*lane*/, std::uint32_t /*finished*/, bool /*read_only*/) {}
+  virtual void on_cp_async_arrive(Warp&, std::uint32_t /*lane*/, Cta& /*owner*/, Mbarrier&,
+                                  std::uint32_t /*group*/) {}
+  virtual void on_bulk_waited(Warp&, std::uint32_t /*lane*/, std::uint32_t /*finished*/,
+                              bool /*read_only*/) {}
 };
 
 }  // namespace faultline::simulator

@@ -14,27 +14,32 @@ bool Decoder::decode_add_sub() {
   if (mods_.take("cc")) {
     out_.s[3] = carry_;
     const bool ok = plain_operands(*type, 2);
-    return ok && compute({.op = subtract ? ComputeOp::subtract_carry_out : ComputeOp::add_carry_out, .type = *type});
+    return ok && compute({.op = subtract ? ComputeOp::subtract_carry_out : ComputeOp::add_carry_out,
+                          .type = *type});
   }
   out_.mode = take_float_mode();
   if (!plain_operands(*type, 2)) return false;
   if (!ptx::is_float(*type)) {
     if (out_.mode.saturate) {
       return *type == Scalar::s32 &&
-             compute({.op = subtract ? ComputeOp::subtract_saturated : ComputeOp::add_saturated, .type = *type});
+             compute({.op = subtract ? ComputeOp::subtract_saturated : ComputeOp::add_saturated,
+                      .type = *type});
     }
     if (!out_.mode.is_plain()) return false;
   }
-  return compute({.op = subtract ? ComputeOp::subtract : ComputeOp::add, .type = *type, .mode = out_.mode});
+  return compute(
+      {.op = subtract ? ComputeOp::subtract : ComputeOp::add, .type = *type, .mode = out_.mode});
 }
 
 bool Decoder::decode_carry() {
   const auto type = mods_.take_last_type();
   const bool carry_out = mods_.take("cc");
-  if (!type || ptx::is_float(*type) || ptx::bytes_of(*type) < 4 || !plain_operands(*type, 2)) return false;
+  if (!type || ptx::is_float(*type) || ptx::bytes_of(*type) < 4 || !plain_operands(*type, 2))
+    return false;
   out_.s[3] = carry_;
   return compute({.op = is_op("subc") ? ComputeOp::subtract_carry_in : ComputeOp::add_carry_in,
-                  .type = *type, .integer_saturate = carry_out});
+                  .type = *type,
+                  .integer_saturate = carry_out});
 }
 
 bool Decoder::decode_mul() {
@@ -42,7 +47,8 @@ bool Decoder::decode_mul() {
   if (!type) return false;
   if (ptx::is_float(*type)) {
     out_.mode = take_float_mode();
-    return plain_operands(*type, 2) && compute({.op = ComputeOp::multiply, .type = *type, .mode = out_.mode});
+    return plain_operands(*type, 2) &&
+           compute({.op = ComputeOp::multiply, .type = *type, .mode = out_.mode});
   }
   const std::string_view part = mods_.take_any({"lo", "hi", "wide"});
   if (part == "wide") {
@@ -50,7 +56,8 @@ bool Decoder::decode_mul() {
            compute({.op = ComputeOp::multiply_wide, .type = *type});
   }
   if (part.empty() || !plain_operands(*type, 2)) return false;
-  return compute({.op = part == "hi" ? ComputeOp::multiply_high : ComputeOp::multiply_low, .type = *type});
+  return compute(
+      {.op = part == "hi" ? ComputeOp::multiply_high : ComputeOp::multiply_low, .type = *type});
 }
 
 bool Decoder::decode_mul24() {
@@ -89,8 +96,10 @@ bool Decoder::decode_mad() {
   if (carry_in || carry_out) {
     if (ptx::bytes_of(*type) < 4) return false;
     out_.s[3] = carry_;
-    return compute({.op = carry_in ? ComputeOp::mad_carry_in : ComputeOp::mad_carry_out, .type = *type,
-                    .source_width = part == "hi" ? 1 : 0, .integer_saturate = carry_out});
+    return compute({.op = carry_in ? ComputeOp::mad_carry_in : ComputeOp::mad_carry_out,
+                    .type = *type,
+                    .source_width = part == "hi" ? 1 : 0,
+                    .integer_saturate = carry_out});
   }
   return compute({.op = part == "hi" ? ComputeOp::mad_high : ComputeOp::mad_low, .type = *type});
 }
@@ -104,7 +113,9 @@ bool Decoder::decode_fma() {
   const auto type = mods_.take_last_type();
   if (!type) return false;
   out_.mode = take_float_mode();
-  if (ptx::bytes_of(*type) != 8 && *type != Scalar::f32 && out_.mode.rounding != Rounding::nearest_even) return false;
+  if (ptx::bytes_of(*type) != 8 && *type != Scalar::f32 &&
+      out_.mode.rounding != Rounding::nearest_even)
+    return false;
   return plain_operands(*type, 3) &&
          compute({.op = ComputeOp::fused_multiply_add, .type = *type, .mode = out_.mode});
 }
@@ -112,12 +123,15 @@ bool Decoder::decode_fma() {
 bool Decoder::decode_div() {
   const auto type = mods_.take_last_type();
   if (!type) return false;
-  if (!ptx::is_float(*type)) return plain_operands(*type, 2) && compute({.op = ComputeOp::divide, .type = *type});
+  if (!ptx::is_float(*type))
+    return plain_operands(*type, 2) && compute({.op = ComputeOp::divide, .type = *type});
   const bool approximate = mods_.take("approx") || mods_.take("full");
   out_.mode = take_float_mode();
   if (*type != Scalar::f32 && *type != Scalar::f64) return false;
   return plain_operands(*type, 2) &&
-         compute({.op = approximate ? ComputeOp::divide_approximate : ComputeOp::divide, .type = *type, .mode = out_.mode});
+         compute({.op = approximate ? ComputeOp::divide_approximate : ComputeOp::divide,
+                  .type = *type,
+                  .mode = out_.mode});
 }
 
 bool Decoder::decode_rem() {
@@ -131,7 +145,9 @@ bool Decoder::decode_sign() {
   if (!type) return false;
   out_.mode.flush_subnormals = mods_.take("ftz");
   return plain_operands(*type, 1) &&
-         compute({.op = is_op("abs") ? ComputeOp::absolute : ComputeOp::negate, .type = *type, .mode = out_.mode});
+         compute({.op = is_op("abs") ? ComputeOp::absolute : ComputeOp::negate,
+                  .type = *type,
+                  .mode = out_.mode});
 }
 
 bool Decoder::decode_extremum() {
@@ -140,7 +156,8 @@ bool Decoder::decode_extremum() {
   out_.mode = take_float_mode();
   if (mods_.take("xorsign") && mods_.take("abs")) return false;  // |a| vs |b|: not modelled yet
   const auto op = is_op("min") ? ComputeOp::minimum : ComputeOp::maximum;
-  if (ptx::is_float(*type) && operand_count() == 4) return false;  // three-input form of later targets
+  if (ptx::is_float(*type) && operand_count() == 4)
+    return false;  // three-input form of later targets
   if (!ptx::is_float(*type) && out_.mode.relu) return false;
   return plain_operands(*type, 2) && compute({.op = op, .type = *type, .mode = out_.mode});
 }
@@ -151,7 +168,9 @@ bool Decoder::decode_sqrt() {
   out_.mode = take_float_mode();
   if (!type || (*type != Scalar::f32 && *type != Scalar::f64)) return false;
   return plain_operands(*type, 1) &&
-         compute({.op = approximate ? ComputeOp::sqrt_approximate : ComputeOp::square_root, .type = *type, .mode = out_.mode});
+         compute({.op = approximate ? ComputeOp::sqrt_approximate : ComputeOp::square_root,
+                  .type = *type,
+                  .mode = out_.mode});
 }
 
 bool Decoder::decode_rcp() {
@@ -161,7 +180,9 @@ bool Decoder::decode_rcp() {
   if (!type || (*type != Scalar::f32 && *type != Scalar::f64)) return false;
   const bool as_f32 = approximate && *type == Scalar::f32;
   return plain_operands(*type, 1) &&
-         compute({.op = as_f32 ? ComputeOp::reciprocal_approximate : ComputeOp::reciprocal, .type = *type, .mode = out_.mode});
+         compute({.op = as_f32 ? ComputeOp::reciprocal_approximate : ComputeOp::reciprocal,
+                  .type = *type,
+                  .mode = out_.mode});
 }
 
 bool Decoder::decode_approximate() {

@@ -15,7 +15,8 @@ bool Decoder::decode_cp_async() {
   mods_.take_any({"L2::64B", "L2::128B", "L2::256B"});
   std::size_t count = operand_count() - (policy ? 1 : 0);
   if (count < 3 || count > 4 || operand(2).kind != ptx::Operand::Kind::immediate) return false;
-  if (!address_register(operand(0), 0, true) || !address_register(operand(1), 1, false)) return false;
+  if (!address_register(operand(0), 0, true) || !address_register(operand(1), 1, false))
+    return false;
   out_.bytes = static_cast<std::uint8_t>(operand(2).immediate);
   if (out_.bytes != 4 && out_.bytes != 8 && out_.bytes != 16) return false;
   if (count == 4) {
@@ -80,8 +81,10 @@ bool Decoder::decode_bulk() {
   out_.flow = Flow::visible;
   out_.effect = effects::bulk_copy();
   if (mods_.take("bulk_group")) {
-    if (!mods_.take("global") || mods_.take_any({"shared::cta"}).empty() || count != 3) return false;
-    if (!address_register(operand(0), 1, false) || !address_register(operand(1), 0, true)) return false;
+    if (!mods_.take("global") || mods_.take_any({"shared::cta"}).empty() || count != 3)
+      return false;
+    if (!address_register(operand(0), 1, false) || !address_register(operand(1), 0, true))
+      return false;
     const auto size = source(operand(2), Scalar::u32);
     if (!size) return false;
     out_.s[2] = *size;
@@ -147,7 +150,8 @@ int matrix_count(Modifiers& mods) {
 }  // namespace
 
 bool Decoder::decode_ldmatrix() {
-  const bool known = mods_.take("sync") && mods_.take("aligned") && mods_.take("m8n8") && mods_.take("b16");
+  const bool known =
+      mods_.take("sync") && mods_.take("aligned") && mods_.take("m8n8") && mods_.take("b16");
   const int count = matrix_count(mods_);
   out_.sign_extend = mods_.take("trans");
   out_.space = mods_.take_any({"shared", "shared::cta"}).empty() ? Space::generic : Space::shared;
@@ -168,7 +172,8 @@ bool Decoder::decode_ldmatrix() {
 }
 
 bool Decoder::decode_stmatrix() {
-  const bool known = mods_.take("sync") && mods_.take("aligned") && mods_.take("m8n8") && mods_.take("b16");
+  const bool known =
+      mods_.take("sync") && mods_.take("aligned") && mods_.take("m8n8") && mods_.take("b16");
   const int count = matrix_count(mods_);
   out_.sign_extend = mods_.take("trans");
   out_.space = mods_.take_any({"shared", "shared::cta"}).empty() ? Space::generic : Space::shared;
@@ -191,19 +196,25 @@ bool Decoder::decode_stmatrix() {
 
 // Operands go to Program::extra as D, A, B, C.
 bool Decoder::decode_mma() {
-  if (!mods_.take("sync") || !mods_.take("aligned") || !mods_.take("row") || !mods_.take("col")) return false;
+  if (!mods_.take("sync") || !mods_.take("aligned") || !mods_.take("row") || !mods_.take("col"))
+    return false;
   const std::string_view shape = mods_.take_any({"m16n8k4", "m16n8k8", "m16n8k16"});
   const auto c = mods_.take_last_type();
   const auto b = mods_.take_last_type();
   const auto a = mods_.take_last_type();
   const auto d = mods_.take_last_type();
-  if (shape.empty() || !a || !b || !c || !d || *a != *b || *c != *d || operand_count() != 4) return false;
+  if (shape.empty() || !a || !b || !c || !d || *a != *b || *c != *d || operand_count() != 4)
+    return false;
   MmaShape mma{};
   mma.k = shape == "m16n8k16" ? 16 : shape == "m16n8k8" ? 8 : 4;
-  if (*a == Scalar::f16 && mma.k >= 8) mma.type = MmaType::f16;
-  else if (*a == Scalar::bf16 && mma.k >= 8) mma.type = MmaType::bf16;
-  else if (*a == Scalar::tf32 && mma.k <= 8) mma.type = MmaType::tf32;
-  else return false;
+  if (*a == Scalar::f16 && mma.k >= 8)
+    mma.type = MmaType::f16;
+  else if (*a == Scalar::bf16 && mma.k >= 8)
+    mma.type = MmaType::bf16;
+  else if (*a == Scalar::tf32 && mma.k <= 8)
+    mma.type = MmaType::tf32;
+  else
+    return false;
   mma.half_accumulators = *c == Scalar::f16;
   if (*c != Scalar::f32 && !(mma.half_accumulators && mma.type == MmaType::f16)) return false;
   const std::size_t scale = mma.type == MmaType::tf32 ? 2 : 1;
@@ -217,8 +228,9 @@ bool Decoder::decode_mma() {
     if (operand(k).kind == ptx::Operand::Kind::vector) list = operand(k).elements;
     if (list.size() != counts[k]) return false;
     for (const ptx::Operand& element : list) {
-      const auto reg = k == 0 ? destination(element, 4)
-                              : source(element, (k == 3 && !mma.half_accumulators) ? Scalar::f32 : Scalar::b32);
+      const auto reg =
+          k == 0 ? destination(element, 4)
+                 : source(element, (k == 3 && !mma.half_accumulators) ? Scalar::f32 : Scalar::b32);
       if (!reg) return false;
       program_->extra.push_back(*reg);
     }

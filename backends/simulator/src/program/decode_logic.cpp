@@ -25,8 +25,9 @@ bool Decoder::decode_logic() {
     const auto b = source(operand(2), Scalar::pred);
     if (!b || operand(2).negated) return false;
     out_.s[1] = *b;
-    return compute({.op = is_op("and") ? ComputeOp::predicate_and : is_op("or") ? ComputeOp::predicate_or
-                                                                                : ComputeOp::predicate_xor});
+    return compute({.op = is_op("and")  ? ComputeOp::predicate_and
+                          : is_op("or") ? ComputeOp::predicate_or
+                                        : ComputeOp::predicate_xor});
   }
   ComputeOp op = ComputeOp::bit_and;
   if (is_op("or")) op = ComputeOp::bit_or;
@@ -62,14 +63,16 @@ bool Decoder::decode_shift() {
   out_.d[0] = *d;
   out_.s[0] = *a;
   out_.s[1] = *n;
-  return compute({.op = is_op("shl") ? ComputeOp::shift_left : ComputeOp::shift_right, .type = *type});
+  return compute(
+      {.op = is_op("shl") ? ComputeOp::shift_left : ComputeOp::shift_right, .type = *type});
 }
 
 bool Decoder::decode_funnel() {
   const auto type = mods_.take_last_type();
   const std::string_view side = mods_.take_any({"l", "r"});
   const std::string_view mode = mods_.take_any({"clamp", "wrap"});
-  if (!type || *type != Scalar::b32 || side.empty() || mode.empty() || !plain_operands(*type, 3)) return false;
+  if (!type || *type != Scalar::b32 || side.empty() || mode.empty() || !plain_operands(*type, 3))
+    return false;
   out_.variant = mode == "clamp" ? 1 : 0;
   return compute({.op = side == "l" ? ComputeOp::funnel_left : ComputeOp::funnel_right});
 }
@@ -122,11 +125,13 @@ bool Decoder::decode_bit_count() {
   const auto type = mods_.take_last_type();
   if (!type) return false;
   const bool amount = mods_.take("shiftamt");
-  if (is_op("brev")) return plain_operands(*type, 1) && compute({.op = ComputeOp::reverse_bits, .type = *type});
+  if (is_op("brev"))
+    return plain_operands(*type, 1) && compute({.op = ComputeOp::reverse_bits, .type = *type});
   ComputeOp op = ComputeOp::find_leading;
   if (is_op("popc")) op = ComputeOp::popcount;
   if (is_op("clz")) op = ComputeOp::count_leading_zeros;
-  return plain_operands(*type, 1, 4) && compute({.op = op, .type = *type, .integer_saturate = amount});
+  return plain_operands(*type, 1, 4) &&
+         compute({.op = op, .type = *type, .integer_saturate = amount});
 }
 
 bool Decoder::decode_fns() {
@@ -157,12 +162,12 @@ struct ComparisonName {
   Comparison comparison;
 };
 constexpr ComparisonName kComparisons[] = {
-    {"eq", Comparison::eq}, {"ne", Comparison::ne}, {"lt", Comparison::lt}, {"le", Comparison::le},
-    {"gt", Comparison::gt}, {"ge", Comparison::ge}, {"lo", Comparison::lt}, {"ls", Comparison::le},
-    {"hi", Comparison::gt}, {"hs", Comparison::ge}, {"equ", Comparison::equ},
-    {"neu", Comparison::neu}, {"ltu", Comparison::ltu}, {"leu", Comparison::leu},
-    {"gtu", Comparison::gtu}, {"geu", Comparison::geu}, {"num", Comparison::num},
-    {"nan", Comparison::nan},
+    {"eq", Comparison::eq},   {"ne", Comparison::ne},   {"lt", Comparison::lt},
+    {"le", Comparison::le},   {"gt", Comparison::gt},   {"ge", Comparison::ge},
+    {"lo", Comparison::lt},   {"ls", Comparison::le},   {"hi", Comparison::gt},
+    {"hs", Comparison::ge},   {"equ", Comparison::equ}, {"neu", Comparison::neu},
+    {"ltu", Comparison::ltu}, {"leu", Comparison::leu}, {"gtu", Comparison::gtu},
+    {"geu", Comparison::geu}, {"num", Comparison::num}, {"nan", Comparison::nan},
 };
 
 std::optional<Comparison> take_comparison(Modifiers& mods) {
@@ -194,7 +199,8 @@ bool Decoder::decode_setp() {
     if (!d) return false;
     out_.d[0] = *d;
   }
-  if (result.second_reg >= 0) out_.d[1] = current_->registers[static_cast<std::size_t>(result.second_reg)];
+  if (result.second_reg >= 0)
+    out_.d[1] = current_->registers[static_cast<std::size_t>(result.second_reg)];
   const auto a = source(operand(1), *type);
   const auto b = source(operand(2), *type);
   if (!a || !b) return false;
@@ -308,7 +314,8 @@ bool Decoder::decode_mov() {
   out_.d[0] = *d;
   if (from.kind == ptx::Operand::Kind::symbol &&
       (from.symbol == "%clock" || from.symbol == "%clock64" || from.symbol == "%clock_hi" ||
-       from.symbol == "%globaltimer" || from.symbol == "%globaltimer_lo" || from.symbol == "%globaltimer_hi")) {
+       from.symbol == "%globaltimer" || from.symbol == "%globaltimer_lo" ||
+       from.symbol == "%globaltimer_hi")) {
     out_.flow = Flow::hidden_effect;
     out_.width = static_cast<std::uint8_t>(bytes);
     out_.variant = from.symbol.ends_with("_hi") ? 1 : 0;
@@ -371,7 +378,8 @@ namespace {
 
 std::optional<std::uint64_t> take_window(Modifiers& mods) {
   if (mods.take("global") || mods.take("const")) return 0;
-  if (mods.take("shared") || mods.take("shared::cta") || mods.take("shared::cluster")) return kSharedWindow;
+  if (mods.take("shared") || mods.take("shared::cta") || mods.take("shared::cluster"))
+    return kSharedWindow;
   if (mods.take("local")) return kLocalWindow;
   if (mods.take("param")) return std::uint64_t{0};
   return std::nullopt;
@@ -401,15 +409,19 @@ bool Decoder::decode_cvta() {
 
 bool Decoder::decode_isspacep() {
   if (operand_count() != 2) return false;
-  const std::string_view space = mods_.take_any({"global", "shared", "shared::cta", "shared::cluster", "local", "const", "param"});
+  const std::string_view space = mods_.take_any(
+      {"global", "shared", "shared::cta", "shared::cluster", "local", "const", "param"});
   const auto d = destination(operand(0), 0);
   const auto s = source(operand(1), Scalar::u64);
   if (space.empty() || !d || !s) return false;
   out_.flow = Flow::hidden_effect;
   out_.d[0] = *d;
   out_.s[0] = *s;
-  out_.space = space == "global" ? Space::global : space == "local" ? Space::local
-             : space == "const" ? Space::constant : space.starts_with("param") ? Space::param : Space::shared;
+  out_.space = space == "global"            ? Space::global
+               : space == "local"           ? Space::local
+               : space == "const"           ? Space::constant
+               : space.starts_with("param") ? Space::param
+                                            : Space::shared;
   out_.effect = effects::is_space();
   return true;
 }

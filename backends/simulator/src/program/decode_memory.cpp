@@ -9,7 +9,8 @@ namespace faultline::simulator {
 using ptx::Scalar;
 
 bool Decoder::take_order_and_scope() {
-  const std::string_view order = mods_.take_any({"weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"});
+  const std::string_view order =
+      mods_.take_any({"weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"});
   if (order == "mmio") return false;
   if (order == "volatile") out_.is_volatile = true;
   if (order == "volatile" || order == "relaxed") out_.order = Order::relaxed;
@@ -43,15 +44,20 @@ bool Decoder::decode_ld_st() {
   const bool policy = take_cache_hints();
   mods_.take("nc");
   if (operand_count() != (policy ? 3u : 2u)) return false;
-  const std::string_view space = mods_.take_any({"global", "shared", "shared::cta", "shared::cluster",
-                                                 "local", "const", "param", "param::entry", "param::func"});
+  const std::string_view space =
+      mods_.take_any({"global", "shared", "shared::cta", "shared::cluster", "local", "const",
+                      "param", "param::entry", "param::func"});
   const ptx::Operand& memory = operand(load ? 1 : 0);
   const ptx::Operand& value = operand(load ? 0 : 1);
   if (!address(memory, 0)) return false;
-  out_.space = space.empty() ? Space::generic : space == "global" ? Space::global
-             : space == "const" ? Space::constant : space == "local" ? Space::local
-             : space.starts_with("param") ? Space::param : Space::shared;
-  if (out_.space == Space::param && (!current_->function->is_entry || current_->locals.contains(memory.symbol))) {
+  out_.space = space.empty()                ? Space::generic
+               : space == "global"          ? Space::global
+               : space == "const"           ? Space::constant
+               : space == "local"           ? Space::local
+               : space.starts_with("param") ? Space::param
+                                            : Space::shared;
+  if (out_.space == Space::param &&
+      (!current_->function->is_entry || current_->locals.contains(memory.symbol))) {
     out_.space = Space::local;
   }
   if (is_op("ldu") && out_.space != Space::global && out_.space != Space::generic) return false;
@@ -82,26 +88,28 @@ bool Decoder::decode_ld_st() {
     if (out_.width == 0) out_.width = static_cast<std::uint8_t>(std::max(2, bytes));
     for (std::size_t k = 0; k < expected; ++k) {
       if (elements[k].kind == ptx::Operand::Kind::reg) continue;
-      if (elements[k].kind != ptx::Operand::Kind::immediate && elements[k].kind != ptx::Operand::Kind::symbol) return false;
+      if (elements[k].kind != ptx::Operand::Kind::immediate &&
+          elements[k].kind != ptx::Operand::Kind::symbol)
+        return false;
       const auto s = source(elements[k], out_.width == 2 ? Scalar::b16 : *type);
       if (!s || (out_.width != 2 && out_.width != bytes)) return false;
       out_.s[1 + k] = *s;
     }
   }
   switch (out_.space) {
-    case Space::param:
-      if (!load) return false;
-      out_.flow = Flow::hidden_effect;
-      out_.effect = effects::load_parameter();
-      return true;
-    case Space::local:
-      out_.flow = Flow::hidden_effect;
-      out_.effect = load ? effects::load_local(bytes) : effects::store_local(bytes);
-      return out_.effect != nullptr;
-    default:
-      out_.flow = Flow::visible;
-      out_.effect = load ? effects::load(bytes) : effects::store(bytes);
-      return out_.effect != nullptr;
+  case Space::param:
+    if (!load) return false;
+    out_.flow = Flow::hidden_effect;
+    out_.effect = effects::load_parameter();
+    return true;
+  case Space::local:
+    out_.flow = Flow::hidden_effect;
+    out_.effect = load ? effects::load_local(bytes) : effects::store_local(bytes);
+    return out_.effect != nullptr;
+  default:
+    out_.flow = Flow::visible;
+    out_.effect = load ? effects::load(bytes) : effects::store(bytes);
+    return out_.effect != nullptr;
   }
 }
 
@@ -110,25 +118,39 @@ bool Decoder::decode_atomic() {
   const auto type = mods_.take_last_type();
   if (!type || !take_order_and_scope()) return false;
   if (out_.order == Order::weak) out_.order = Order::relaxed;
-  const std::string_view name = mods_.take_any({"add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"});
+  const std::string_view name =
+      mods_.take_any({"add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"});
   const bool policy = mods_.take("L2::cache_hint");
   mods_.take("noftz");
-  const std::string_view space = mods_.take_any({"global", "shared", "shared::cta", "shared::cluster"});
+  const std::string_view space =
+      mods_.take_any({"global", "shared", "shared::cta", "shared::cluster"});
   out_.space = space.empty() ? Space::generic : space == "global" ? Space::global : Space::shared;
   AtomicOp op;
-  if (name == "add") op = AtomicOp::add;
-  else if (name == "min") op = AtomicOp::minimum;
-  else if (name == "max") op = AtomicOp::maximum;
-  else if (name == "inc") op = AtomicOp::increment;
-  else if (name == "dec") op = AtomicOp::decrement;
-  else if (name == "and") op = AtomicOp::bit_and;
-  else if (name == "or") op = AtomicOp::bit_or;
-  else if (name == "xor") op = AtomicOp::bit_xor;
-  else if (name == "exch") op = AtomicOp::exchange;
-  else if (name == "cas") op = AtomicOp::compare_exchange;
-  else return false;
+  if (name == "add")
+    op = AtomicOp::add;
+  else if (name == "min")
+    op = AtomicOp::minimum;
+  else if (name == "max")
+    op = AtomicOp::maximum;
+  else if (name == "inc")
+    op = AtomicOp::increment;
+  else if (name == "dec")
+    op = AtomicOp::decrement;
+  else if (name == "and")
+    op = AtomicOp::bit_and;
+  else if (name == "or")
+    op = AtomicOp::bit_or;
+  else if (name == "xor")
+    op = AtomicOp::bit_xor;
+  else if (name == "exch")
+    op = AtomicOp::exchange;
+  else if (name == "cas")
+    op = AtomicOp::compare_exchange;
+  else
+    return false;
   const std::size_t first = returns ? 1 : 0;
-  const std::size_t wanted = first + 2 + (op == AtomicOp::compare_exchange ? 1 : 0) + (policy ? 1 : 0);
+  const std::size_t wanted =
+      first + 2 + (op == AtomicOp::compare_exchange ? 1 : 0) + (policy ? 1 : 0);
   if (operand_count() != wanted || !address(operand(first), 0)) return false;
   const int bytes = ptx::bytes_of(*type);
   if (returns && operand(0).kind != ptx::Operand::Kind::sink) {
@@ -238,11 +260,13 @@ bool Decoder::decode_call() {
   if (target == module_->source.functions.end() || !target->second.has_body) return false;
   FunctionState& state = function_state(callee);
   const ptx::Function& function = *state.function;
-  if (results.size() != function.results.size() || arguments.size() != function.parameters.size()) return false;
+  if (results.size() != function.results.size() || arguments.size() != function.parameters.size())
+    return false;
   for (std::size_t k = 0; k < arguments.size(); ++k) {
     const auto at = local_of(arguments[k]);
     if (!at) return false;
-    emit_local_copy(*at, state.locals.at(function.parameters[k].name), static_cast<std::uint32_t>(function.parameters[k].size));
+    emit_local_copy(*at, state.locals.at(function.parameters[k].name),
+                    static_cast<std::uint32_t>(function.parameters[k].size));
   }
   out_.flow = Flow::call;
   calls_.emplace_back(static_cast<std::uint32_t>(program_->code.size()), callee);
@@ -250,7 +274,8 @@ bool Decoder::decode_call() {
   for (std::size_t k = 0; k < results.size(); ++k) {
     const auto at = local_of(results[k]);
     if (!at) return false;
-    emit_local_copy(state.locals.at(function.results[k].name), *at, static_cast<std::uint32_t>(function.results[k].size));
+    emit_local_copy(state.locals.at(function.results[k].name), *at,
+                    static_cast<std::uint32_t>(function.results[k].size));
   }
   return true;
 }

@@ -21,13 +21,16 @@ bool Decoder::decode_shfl() {
   const auto members = source(operand(4), Scalar::b32);
   if (!d || !a || !b || !c || !members) return false;
   out_.d[0] = *d;
-  if (result.second_reg >= 0) out_.d[1] = current_->registers[static_cast<std::size_t>(result.second_reg)];
+  if (result.second_reg >= 0)
+    out_.d[1] = current_->registers[static_cast<std::size_t>(result.second_reg)];
   out_.s[0] = *a;
   out_.s[1] = *b;
   out_.s[2] = *c;
   out_.s[3] = *members;
-  const ShuffleMode shuffle = mode == "up" ? ShuffleMode::up : mode == "down" ? ShuffleMode::down
-                            : mode == "bfly" ? ShuffleMode::butterfly : ShuffleMode::index;
+  const ShuffleMode shuffle = mode == "up"     ? ShuffleMode::up
+                              : mode == "down" ? ShuffleMode::down
+                              : mode == "bfly" ? ShuffleMode::butterfly
+                                               : ShuffleMode::index;
   out_.variant = static_cast<std::uint32_t>(shuffle);
   out_.flow = Flow::convergent;
   out_.effect = effects::shuffle();
@@ -47,8 +50,10 @@ bool Decoder::decode_vote() {
   out_.s[0] = *p;
   out_.s[3] = *members;
   out_.sign_extend = operand(1).negated;
-  out_.variant = static_cast<std::uint32_t>(ballot ? VoteMode::ballot : mode == "all" ? VoteMode::all
-                                            : mode == "any" ? VoteMode::any : VoteMode::uniform);
+  out_.variant = static_cast<std::uint32_t>(ballot          ? VoteMode::ballot
+                                            : mode == "all" ? VoteMode::all
+                                            : mode == "any" ? VoteMode::any
+                                                            : VoteMode::uniform);
   out_.flow = Flow::convergent;
   out_.effect = effects::vote();
   return true;
@@ -63,7 +68,8 @@ bool Decoder::decode_match() {
   const auto members = source(operand(2), Scalar::b32);
   if (!d || !a || !members) return false;
   out_.d[0] = *d;
-  if (operand(0).second_reg >= 0) out_.d[1] = current_->registers[static_cast<std::size_t>(operand(0).second_reg)];
+  if (operand(0).second_reg >= 0)
+    out_.d[1] = current_->registers[static_cast<std::size_t>(operand(0).second_reg)];
   out_.s[0] = *a;
   out_.s[3] = *members;
   out_.bytes = static_cast<std::uint8_t>(ptx::bytes_of(*type));
@@ -103,18 +109,25 @@ bool Decoder::decode_elect() {
 bool Decoder::decode_redux() {
   const auto type = mods_.take_last_type();
   const std::string_view name = mods_.take_any({"add", "min", "max", "and", "or", "xor"});
-  if (!type || ptx::is_float(*type) || ptx::bytes_of(*type) != 4 || operand_count() != 3) return false;
+  if (!type || ptx::is_float(*type) || ptx::bytes_of(*type) != 4 || operand_count() != 3)
+    return false;
   const auto d = destination(operand(0), 4);
   const auto a = source(operand(1), *type);
   const auto members = source(operand(2), Scalar::b32);
   if (!d || !a || !members) return false;
   ReduxOp op = ReduxOp::add;
-  if (name == "min") op = ReduxOp::minimum;
-  else if (name == "max") op = ReduxOp::maximum;
-  else if (name == "and") op = ReduxOp::bit_and;
-  else if (name == "or") op = ReduxOp::bit_or;
-  else if (name == "xor") op = ReduxOp::bit_xor;
-  else if (name != "add") return false;
+  if (name == "min")
+    op = ReduxOp::minimum;
+  else if (name == "max")
+    op = ReduxOp::maximum;
+  else if (name == "and")
+    op = ReduxOp::bit_and;
+  else if (name == "or")
+    op = ReduxOp::bit_or;
+  else if (name == "xor")
+    op = ReduxOp::bit_xor;
+  else if (name != "add")
+    return false;
   out_.d[0] = *d;
   out_.s[0] = *a;
   out_.s[3] = *members;
@@ -143,7 +156,9 @@ bool Decoder::decode_bar() {
     const std::string_view op = mods_.take_any({"popc", "and", "or"});
     const auto type = mods_.take_last_type();
     if (!type || op.empty()) return false;
-    reduction = op == "popc" ? BarrierReduction::popcount : op == "and" ? BarrierReduction::all : BarrierReduction::any;
+    reduction = op == "popc"  ? BarrierReduction::popcount
+                : op == "and" ? BarrierReduction::all
+                              : BarrierReduction::any;
     const auto d = destination(operand(0), op == "popc" ? 4 : 0);
     const auto p = source(operand(operand_count() - 1), Scalar::pred);
     if (!d || !p) return false;
@@ -195,7 +210,8 @@ bool Decoder::decode_fence() {
     out_.scope = scope == "cta" ? Scope::cta : scope == "gl" ? Scope::gpu : Scope::system;
     if (scope.empty()) return false;
   } else if (mods_.take("proxy")) {
-    const std::string_view proxy = mods_.take_any({"async", "async::generic", "alias", "tensormap::generic"});
+    const std::string_view proxy =
+        mods_.take_any({"async", "async::generic", "alias", "tensormap::generic"});
     if (proxy == "async" || proxy == "async::generic") {
       kind = FenceKind::proxy_async;
       mods_.take_any({"global", "shared::cta", "shared::cluster"});
@@ -217,8 +233,10 @@ bool Decoder::decode_fence() {
     mods_.take_any({"sc", "acq_rel", "acquire", "release"});
     mods_.take_any({"sync_restrict::shared::cta", "sync_restrict::shared::cluster"});
     const std::string_view scope = mods_.take_any({"cta", "cluster", "gpu", "sys"});
-    out_.scope = scope == "cta" ? Scope::cta : scope == "cluster" ? Scope::cluster
-               : scope == "gpu" ? Scope::gpu : Scope::system;
+    out_.scope = scope == "cta"       ? Scope::cta
+                 : scope == "cluster" ? Scope::cluster
+                 : scope == "gpu"     ? Scope::gpu
+                                      : Scope::system;
   }
   out_.variant = static_cast<std::uint32_t>(kind);
   out_.flow = Flow::visible;
@@ -245,7 +263,8 @@ bool Decoder::decode_mbarrier() {
   mods_.take_any({"cta", "cluster"});
   if (mods_.take("expect_tx")) flags |= kMbarrierExpect;
   if (mods_.take("noComplete")) flags |= kMbarrierNoComplete;
-  out_.space = mods_.take_any({"shared", "shared::cta", "shared::cluster"}).empty() ? Space::generic : Space::shared;
+  out_.space = mods_.take_any({"shared", "shared::cta", "shared::cluster"}).empty() ? Space::generic
+                                                                                    : Space::shared;
   std::size_t at = 0;
   if (action == MbarrierAction::arrive) {
     const ptx::Operand& state = operand(0);
@@ -269,7 +288,8 @@ bool Decoder::decode_mbarrier() {
                        action == MbarrierAction::complete_tx;
     out_.s[bytes ? 2 : 1] = *value;
     ++at;
-  } else if (action == MbarrierAction::init || action == MbarrierAction::expect_tx || (flags & kMbarrierExpect)) {
+  } else if (action == MbarrierAction::init || action == MbarrierAction::expect_tx ||
+             (flags & kMbarrierExpect)) {
     return false;
   }
   if (at != operand_count()) return false;

@@ -11,7 +11,7 @@ namespace faultline::simulator {
 namespace {
 
 constexpr OpcodeEntry kOpcodes[] = {
-#define FAULTLINE_OPCODE(enumerator, mnemonic, decoder, section, forms) \
+#define FAULTLINE_OPCODE(enumerator, mnemonic, decoder, section, forms)                            \
   {mnemonic, &Decoder::decoder, section, forms},
 #include "program/opcodes.def"
 #undef FAULTLINE_OPCODE
@@ -22,19 +22,37 @@ struct SpecialName {
   Special kind;
 };
 constexpr SpecialName kSpecials[] = {
-    {"%tid.x", Special::tid_x}, {"%tid.y", Special::tid_y}, {"%tid.z", Special::tid_z},
-    {"%ntid.x", Special::ntid_x}, {"%ntid.y", Special::ntid_y}, {"%ntid.z", Special::ntid_z},
-    {"%ctaid.x", Special::ctaid_x}, {"%ctaid.y", Special::ctaid_y}, {"%ctaid.z", Special::ctaid_z},
-    {"%nctaid.x", Special::nctaid_x}, {"%nctaid.y", Special::nctaid_y},
-    {"%nctaid.z", Special::nctaid_z}, {"%laneid", Special::laneid}, {"%warpid", Special::warpid},
-    {"%nwarpid", Special::nwarpid}, {"%smid", Special::smid}, {"%nsmid", Special::nsmid},
-    {"%gridid", Special::gridid}, {"%lanemask_eq", Special::lanemask_eq},
-    {"%lanemask_lt", Special::lanemask_lt}, {"%lanemask_le", Special::lanemask_le},
-    {"%lanemask_gt", Special::lanemask_gt}, {"%lanemask_ge", Special::lanemask_ge},
-    {"%clusterid.x", Special::clusterid_x}, {"%clusterid.y", Special::clusterid_y},
-    {"%clusterid.z", Special::clusterid_z}, {"%nclusterid.x", Special::nclusterid_x},
-    {"%nclusterid.y", Special::nclusterid_y}, {"%nclusterid.z", Special::nclusterid_z},
-    {"%cluster_ctaid.x", Special::cluster_ctaid_x}, {"%cluster_ctaid.y", Special::cluster_ctaid_y},
+    {"%tid.x", Special::tid_x},
+    {"%tid.y", Special::tid_y},
+    {"%tid.z", Special::tid_z},
+    {"%ntid.x", Special::ntid_x},
+    {"%ntid.y", Special::ntid_y},
+    {"%ntid.z", Special::ntid_z},
+    {"%ctaid.x", Special::ctaid_x},
+    {"%ctaid.y", Special::ctaid_y},
+    {"%ctaid.z", Special::ctaid_z},
+    {"%nctaid.x", Special::nctaid_x},
+    {"%nctaid.y", Special::nctaid_y},
+    {"%nctaid.z", Special::nctaid_z},
+    {"%laneid", Special::laneid},
+    {"%warpid", Special::warpid},
+    {"%nwarpid", Special::nwarpid},
+    {"%smid", Special::smid},
+    {"%nsmid", Special::nsmid},
+    {"%gridid", Special::gridid},
+    {"%lanemask_eq", Special::lanemask_eq},
+    {"%lanemask_lt", Special::lanemask_lt},
+    {"%lanemask_le", Special::lanemask_le},
+    {"%lanemask_gt", Special::lanemask_gt},
+    {"%lanemask_ge", Special::lanemask_ge},
+    {"%clusterid.x", Special::clusterid_x},
+    {"%clusterid.y", Special::clusterid_y},
+    {"%clusterid.z", Special::clusterid_z},
+    {"%nclusterid.x", Special::nclusterid_x},
+    {"%nclusterid.y", Special::nclusterid_y},
+    {"%nclusterid.z", Special::nclusterid_z},
+    {"%cluster_ctaid.x", Special::cluster_ctaid_x},
+    {"%cluster_ctaid.y", Special::cluster_ctaid_y},
     {"%cluster_ctaid.z", Special::cluster_ctaid_z},
     {"%cluster_nctaid.x", Special::cluster_nctaid_x},
     {"%cluster_nctaid.y", Special::cluster_nctaid_y},
@@ -89,7 +107,8 @@ bool Modifiers::take(std::string_view part) {
 
 std::string_view Modifiers::take_any(std::initializer_list<std::string_view> choices) {
   for (std::size_t i = 0; i < parts_.size(); ++i) {
-    if (taken_[i] || std::find(choices.begin(), choices.end(), parts_[i]) == choices.end()) continue;
+    if (taken_[i] || std::find(choices.begin(), choices.end(), parts_[i]) == choices.end())
+      continue;
     taken_[i] = true;
     return parts_[i];
   }
@@ -135,7 +154,8 @@ RegisterOffset Decoder::constant(std::uint64_t value, int bytes) {
       std::memcpy(at, &bits, 4);
     }
     for (std::uint32_t lane = 0; lane < kLanes && bytes > 0; ++lane) {
-      std::memcpy(at + lane * static_cast<std::uint32_t>(bytes), &value, static_cast<std::size_t>(std::min(bytes, 8)));
+      std::memcpy(at + lane * static_cast<std::uint32_t>(bytes), &value,
+                  static_cast<std::size_t>(std::min(bytes, 8)));
     }
   }
   return it->second;
@@ -166,12 +186,14 @@ std::optional<RegisterOffset> Decoder::destination(const ptx::Operand& operand, 
 }
 
 std::optional<std::uint64_t> Decoder::symbol_address(std::string_view symbol) const {
-  if (const auto it = current_->locals.find(symbol); it != current_->locals.end()) return it->second;
+  if (const auto it = current_->locals.find(symbol); it != current_->locals.end())
+    return it->second;
   if (const auto it = shared_offsets_.find(symbol); it != shared_offsets_.end()) return it->second;
   const ptx::Function& function = *current_->function;
   if (function.is_entry) {
     for (std::size_t i = 0; i < function.parameters.size(); ++i) {
-      if (function.parameters[i].name == symbol) return kParamWindow + function.parameter_offsets[i];
+      if (function.parameters[i].name == symbol)
+        return kParamWindow + function.parameter_offsets[i];
     }
   }
   for (const ptx::Variable& variable : module_->source.variables) {
@@ -183,36 +205,37 @@ std::optional<std::uint64_t> Decoder::symbol_address(std::string_view symbol) co
 std::optional<RegisterOffset> Decoder::source(const ptx::Operand& operand, ptx::Scalar type) {
   const int bytes = ptx::bytes_of(type);
   switch (operand.kind) {
-    case ptx::Operand::Kind::reg:
-      if (register_bytes(operand) != std::max(bytes, bytes == 1 ? 2 : 0)) return std::nullopt;
-      return current_->registers[static_cast<std::size_t>(operand.reg)];
-    case ptx::Operand::Kind::immediate: {
-      std::uint64_t bits = operand.immediate;
-      if (operand.is_double && type == ptx::Scalar::f32) {
-        bits = bits_of(static_cast<float>(std::bit_cast<double>(bits)));
-      } else if (operand.is_float && !operand.is_double && type == ptx::Scalar::f64) {
-        bits = std::bit_cast<std::uint64_t>(static_cast<double>(float_from_bits(static_cast<std::uint32_t>(bits))));
-      } else if (operand.is_float && bytes == 2) {
-        return std::nullopt;
-      }
-      if (bytes > 0 && bytes < 8) bits &= (std::uint64_t{1} << (8 * bytes)) - 1;
-      return constant(bits, bytes);
-    }
-    case ptx::Operand::Kind::symbol: {
-      if (const auto kind = find_special(operand.symbol)) return special(*kind, bytes);
-      if (operand.symbol == "WARP_SZ") return constant(kLanes, bytes);
-      const auto address = symbol_address(operand.symbol);
-      if (!address) return std::nullopt;
-      return constant(*address + static_cast<std::uint64_t>(operand.offset), bytes);
-    }
-    default:
+  case ptx::Operand::Kind::reg:
+    if (register_bytes(operand) != std::max(bytes, bytes == 1 ? 2 : 0)) return std::nullopt;
+    return current_->registers[static_cast<std::size_t>(operand.reg)];
+  case ptx::Operand::Kind::immediate: {
+    std::uint64_t bits = operand.immediate;
+    if (operand.is_double && type == ptx::Scalar::f32) {
+      bits = bits_of(static_cast<float>(std::bit_cast<double>(bits)));
+    } else if (operand.is_float && !operand.is_double && type == ptx::Scalar::f64) {
+      bits = std::bit_cast<std::uint64_t>(
+          static_cast<double>(float_from_bits(static_cast<std::uint32_t>(bits))));
+    } else if (operand.is_float && bytes == 2) {
       return std::nullopt;
+    }
+    if (bytes > 0 && bytes < 8) bits &= (std::uint64_t{1} << (8 * bytes)) - 1;
+    return constant(bits, bytes);
+  }
+  case ptx::Operand::Kind::symbol: {
+    if (const auto kind = find_special(operand.symbol)) return special(*kind, bytes);
+    if (operand.symbol == "WARP_SZ") return constant(kLanes, bytes);
+    const auto address = symbol_address(operand.symbol);
+    if (!address) return std::nullopt;
+    return constant(*address + static_cast<std::uint64_t>(operand.offset), bytes);
+  }
+  default: return std::nullopt;
   }
 }
 
 bool Decoder::plain_operands(ptx::Scalar type, std::size_t sources, int destination_bytes) {
   if (operand_count() != sources + 1) return false;
-  const auto d = destination(operand(0), destination_bytes < 0 ? ptx::bytes_of(type) : destination_bytes);
+  const auto d =
+      destination(operand(0), destination_bytes < 0 ? ptx::bytes_of(type) : destination_bytes);
   if (!d) return false;
   out_.d[0] = *d;
   for (std::size_t k = 0; k < sources; ++k) {
@@ -228,7 +251,8 @@ bool Decoder::address(const ptx::Operand& operand, std::size_t slot) {
   if (operand.kind != ptx::Operand::Kind::memory) return false;
   out_.offset = operand.offset;
   if (operand.reg >= 0) {
-    const int bytes = ptx::bytes_of(current_->function->registers[static_cast<std::size_t>(operand.reg)].type);
+    const int bytes =
+        ptx::bytes_of(current_->function->registers[static_cast<std::size_t>(operand.reg)].type);
     if (bytes != 4 && bytes != 8) return false;
     out_.wide_address = bytes == 8;
     out_.s[slot] = current_->registers[static_cast<std::size_t>(operand.reg)];
@@ -245,12 +269,14 @@ bool Decoder::address(const ptx::Operand& operand, std::size_t slot) {
   return true;
 }
 
-// Handlers with several addresses take them as 32-bit (shared) or 64-bit registers without an offset.
+// Handlers with several addresses take them as 32-bit (shared) or 64-bit registers without an
+// offset.
 bool Decoder::address_register(const ptx::Operand& operand, std::size_t slot, bool shared) {
   if (operand.kind != ptx::Operand::Kind::memory) return false;
   const int wanted = shared ? 4 : 8;
   if (operand.reg >= 0) {
-    const int bytes = ptx::bytes_of(current_->function->registers[static_cast<std::size_t>(operand.reg)].type);
+    const int bytes =
+        ptx::bytes_of(current_->function->registers[static_cast<std::size_t>(operand.reg)].type);
     const RegisterOffset base = current_->registers[static_cast<std::size_t>(operand.reg)];
     if (bytes == wanted && operand.offset == 0) {
       out_.s[slot] = base;
@@ -260,12 +286,16 @@ bool Decoder::address_register(const ptx::Operand& operand, std::size_t slot, bo
     add.site = static_cast<std::uint32_t>(program_->sites.size() - 1);
     add.predicate = kNoRegister;
     RegisterOffset narrowed = base;
-    if (bytes == 8 && wanted == 4) {  // generic or 64-bit shared address: the low half is the offset
+    if (bytes == 8 &&
+        wanted == 4) {  // generic or 64-bit shared address: the low half is the offset
       narrowed = allocate(4);
       add.d[0] = narrowed;
       add.s[0] = base;
-      add.compute = select_compute({.op = ComputeOp::convert, .type = ptx::Scalar::u32,
-                                    .source_type = ptx::Scalar::u64, .width = 4, .source_width = 8});
+      add.compute = select_compute({.op = ComputeOp::convert,
+                                    .type = ptx::Scalar::u32,
+                                    .source_type = ptx::Scalar::u64,
+                                    .width = 4,
+                                    .source_width = 8});
       emit(add);
     } else if (bytes != wanted) {
       return false;
@@ -273,8 +303,10 @@ bool Decoder::address_register(const ptx::Operand& operand, std::size_t slot, bo
     if (operand.offset != 0) {
       add.d[0] = allocate(wanted);
       add.s[0] = narrowed;
-      add.s[1] = constant(static_cast<std::uint64_t>(operand.offset) & (shared ? 0xffffffffull : ~0ull), wanted);
-      add.compute = select_compute({.op = ComputeOp::add, .type = shared ? ptx::Scalar::u32 : ptx::Scalar::u64});
+      add.s[1] = constant(
+          static_cast<std::uint64_t>(operand.offset) & (shared ? 0xffffffffull : ~0ull), wanted);
+      add.compute = select_compute(
+          {.op = ComputeOp::add, .type = shared ? ptx::Scalar::u32 : ptx::Scalar::u64});
       emit(add);
       narrowed = add.d[0];
     }
@@ -334,7 +366,8 @@ void Decoder::place_shared(const ptx::Variable& variable) {
   const auto align = static_cast<std::uint32_t>(variable.align);
   const std::uint32_t offset = (program_->static_shared_bytes + align - 1) / align * align;
   shared_offsets_[variable.name] = offset;
-  program_->shared.push_back({readable_name(variable.name), offset, static_cast<std::uint32_t>(variable.size)});
+  program_->shared.push_back(
+      {readable_name(variable.name), offset, static_cast<std::uint32_t>(variable.size)});
   program_->static_shared_bytes = offset + static_cast<std::uint32_t>(variable.size);
 }
 
@@ -346,7 +379,8 @@ Decoder::FunctionState& Decoder::function_state(std::string_view name) {
     state.registers.push_back(allocate(ptx::bytes_of(reg.type)));
   }
   const auto place_local = [&](const ptx::Variable& variable) {
-    const std::uint32_t align = std::max<std::uint32_t>(8, static_cast<std::uint32_t>(variable.align));
+    const std::uint32_t align =
+        std::max<std::uint32_t>(8, static_cast<std::uint32_t>(variable.align));
     program_->local_bytes = (program_->local_bytes + align - 1) / align * align;
     state.locals[variable.name] = program_->local_bytes;
     program_->local_bytes += static_cast<std::uint32_t>(variable.size);
@@ -363,7 +397,8 @@ Decoder::FunctionState& Decoder::function_state(std::string_view name) {
     if (!statement.opcode.starts_with("call")) continue;
     for (const ptx::Operand& operand : statement.operands) {
       const auto it = module_->source.functions.find(operand.symbol);
-      if (it != module_->source.functions.end() && it->second.has_body) function_state(operand.symbol);
+      if (it != module_->source.functions.end() && it->second.has_body)
+        function_state(operand.symbol);
     }
   }
   return state;
@@ -391,7 +426,8 @@ void Decoder::decode_function(FunctionState& state) {
     if (instruction.flow == Flow::branch) {
       instruction.target = starts[instruction.target];
     } else if (instruction.flow == Flow::indexed_branch) {
-      for (std::uint32_t& target : program_->branch_tables[instruction.extra]) target = starts[target];
+      for (std::uint32_t& target : program_->branch_tables[instruction.extra])
+        target = starts[target];
     }
   }
   state.done = true;
@@ -469,7 +505,8 @@ std::shared_ptr<const Program> Decoder::run(std::string_view entry) {
   const ptx::Function& function = *state.function;
   program_->parameter_bytes = function.parameter_bytes;
   const auto threads = function.max_threads;
-  if (threads[0] > 0) program_->max_threads = static_cast<std::uint32_t>(threads[0] * threads[1] * threads[2]);
+  if (threads[0] > 0)
+    program_->max_threads = static_cast<std::uint32_t>(threads[0] * threads[1] * threads[2]);
   // Dynamic shared memory starts behind every static variable; all extern arrays share its start.
   std::uint32_t dynamic_align = 16;
   for (const ptx::Variable& variable : module_->source.variables) {
@@ -477,7 +514,8 @@ std::shared_ptr<const Program> Decoder::run(std::string_view entry) {
       dynamic_align = std::max(dynamic_align, static_cast<std::uint32_t>(variable.align));
     }
   }
-  program_->static_shared_bytes = (program_->static_shared_bytes + dynamic_align - 1) / dynamic_align * dynamic_align;
+  program_->static_shared_bytes =
+      (program_->static_shared_bytes + dynamic_align - 1) / dynamic_align * dynamic_align;
   for (const ptx::Variable& variable : module_->source.variables) {
     if (variable.space != "shared" || !variable.external) continue;
     shared_offsets_[variable.name] = program_->static_shared_bytes;
@@ -531,8 +569,8 @@ std::string readable_name(std::string_view symbol) {
     while (at < symbol.size() && symbol[at] >= '0' && symbol[at] <= '9') {
       length = length * 10 + static_cast<std::size_t>(symbol[at++] - '0');
     }
-    const bool identifier = length > 0 && at + length <= symbol.size() &&
-                            !(symbol[at] >= '0' && symbol[at] <= '9');
+    const bool identifier =
+        length > 0 && at + length <= symbol.size() && !(symbol[at] >= '0' && symbol[at] <= '9');
     if (!identifier) {
       i = at;
       continue;

@@ -47,11 +47,13 @@ struct OpcodeEntry {
 // The longest entry that starts `opcode` at a dot boundary, or nullptr.
 const OpcodeEntry* find_opcode(std::string_view opcode);
 
+// All entries in the order of opcodes.def.
+std::vector<OpcodeEntry> all_opcodes();
+
 class Decoder {
  public:
   Decoder(const Module& module, const GlobalResolver& resolve);
   std::shared_ptr<const Program> run(std::string_view entry);
-
 
   // Families; each returns false for a form that is not supported.
   bool decode_add_sub();
@@ -155,7 +157,8 @@ class Decoder {
   bool plain_operands(ptx::Scalar type, std::size_t sources, int destination_bytes = -1);
   // An address operand into s[slot] with its constant part in out_.offset.
   bool address(const ptx::Operand& operand, std::size_t slot);
-  // The same, the constant part folded into a register instead (several addresses in one statement).
+  // The same, the constant part folded into a register instead (several addresses in one
+  // statement).
   bool address_register(const ptx::Operand& operand, std::size_t slot, bool shared);
   bool finish(ComputeHandler handler);
   bool compute(const ComputeKey& key) { return finish(select_compute(key)); }

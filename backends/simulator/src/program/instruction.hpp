@@ -28,20 +28,20 @@ using EffectHandler = void (*)(Warp&, const Instruction&, std::uint32_t mask);
 
 // What the execution loop has to do about an instruction.
 enum class Flow : std::uint8_t {
-  compute,         // registers only: invisible to other threads
-  hidden_effect,   // local or parameter memory: needs the warp, invisible to other threads
-  visible,         // memory or synchronisation that never blocks
-  convergent,      // visible, and all lanes of the member mask execute it together
+  compute,        // registers only: invisible to other threads
+  hidden_effect,  // local or parameter memory: needs the warp, invisible to other threads
+  visible,        // memory or synchronisation that never blocks
+  convergent,     // visible, and all lanes of the member mask execute it together
   branch,
   indexed_branch,
   call,
-  leave,           // ret: return from a function, or exit at the outermost level
+  leave,  // ret: return from a function, or exit at the outermost level
   exit,
-  cta_barrier,     // bar.sync, barrier.sync: blocks
-  warp_barrier,    // bar.warp.sync
-  cluster_barrier, // barrier.cluster.wait: blocks
-  mbarrier_wait,   // mbarrier.try_wait: may block
-  mbarrier_test,   // mbarrier.test_wait: never blocks
+  cta_barrier,      // bar.sync, barrier.sync: blocks
+  warp_barrier,     // bar.warp.sync
+  cluster_barrier,  // barrier.cluster.wait: blocks
+  mbarrier_wait,    // mbarrier.try_wait: may block
+  mbarrier_test,    // mbarrier.test_wait: never blocks
   trap,
   unsupported,
 };
@@ -54,13 +54,13 @@ enum class Scope : std::uint8_t { cta, cluster, gpu, system };
 struct FloatMode {
   Rounding rounding = Rounding::nearest_even;
   bool flush_subnormals = false;
-  bool saturate = false;   // clamp to [0, 1]
+  bool saturate = false;  // clamp to [0, 1]
   bool propagate_nan = false;
   bool relu = false;
   bool xor_sign = false;
   bool is_plain() const {
-    return rounding == Rounding::nearest_even && !flush_subnormals && !saturate &&
-           !propagate_nan && !relu && !xor_sign;
+    return rounding == Rounding::nearest_even && !flush_subnormals && !saturate && !propagate_nan &&
+           !relu && !xor_sign;
   }
 };
 
@@ -71,24 +71,24 @@ struct Instruction {
   Space space = Space::generic;
   Order order = Order::weak;
   Scope scope = Scope::system;
-  std::uint8_t bytes = 0;    // of one element in memory
-  std::uint8_t vector = 1;   // elements
-  std::uint8_t width = 0;    // bytes of one element in registers
+  std::uint8_t bytes = 0;   // of one element in memory
+  std::uint8_t vector = 1;  // elements
+  std::uint8_t width = 0;   // bytes of one element in registers
   bool sign_extend = false;
   bool is_volatile = false;
-  bool wide_address = false; // the address register is 64 bits wide
+  bool wide_address = false;  // the address register is 64 bits wide
   bool predicate_negated = false;
   FloatMode mode = {};
   RegisterOffset predicate = kNoRegister;
   std::array<RegisterOffset, 4> d = {kNoRegister, kNoRegister, kNoRegister, kNoRegister};
   std::array<RegisterOffset, 8> s = {kNoRegister, kNoRegister, kNoRegister, kNoRegister,
                                      kNoRegister, kNoRegister, kNoRegister, kNoRegister};
-  std::int64_t offset = 0;   // added to the address
-  std::uint32_t target = 0;  // branch target; callee entry
-  std::uint32_t variant = 0; // small enumerations of one handler
-  std::uint32_t extra = 0;   // first entry of a list in Program::extra
+  std::int64_t offset = 0;    // added to the address
+  std::uint32_t target = 0;   // branch target; callee entry
+  std::uint32_t variant = 0;  // small enumerations of one handler
+  std::uint32_t extra = 0;    // first entry of a list in Program::extra
   std::uint32_t extra_count = 0;
-  std::uint32_t site = 0;    // index into Program::sites
+  std::uint32_t site = 0;  // index into Program::sites
 };
 
 }  // namespace faultline::simulator

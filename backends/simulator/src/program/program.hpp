@@ -22,18 +22,52 @@ struct Site {
 };
 
 struct SharedVariable {
-  std::string name;     // demangled, without parameter lists
+  std::string name;  // demangled, without parameter lists
   std::uint32_t offset = 0;
   std::uint32_t size = 0;  // 0: the dynamic part
 };
 
 enum class Special : std::uint8_t {
-  tid_x, tid_y, tid_z, ntid_x, ntid_y, ntid_z, ctaid_x, ctaid_y, ctaid_z, nctaid_x, nctaid_y,
-  nctaid_z, laneid, warpid, nwarpid, smid, nsmid, gridid, lanemask_eq, lanemask_lt, lanemask_le,
-  lanemask_gt, lanemask_ge, clusterid_x, clusterid_y, clusterid_z, nclusterid_x, nclusterid_y,
-  nclusterid_z, cluster_ctaid_x, cluster_ctaid_y, cluster_ctaid_z, cluster_nctaid_x,
-  cluster_nctaid_y, cluster_nctaid_z, cluster_ctarank, cluster_nctarank, is_explicit_cluster,
-  dynamic_smem_size, total_smem_size
+  tid_x,
+  tid_y,
+  tid_z,
+  ntid_x,
+  ntid_y,
+  ntid_z,
+  ctaid_x,
+  ctaid_y,
+  ctaid_z,
+  nctaid_x,
+  nctaid_y,
+  nctaid_z,
+  laneid,
+  warpid,
+  nwarpid,
+  smid,
+  nsmid,
+  gridid,
+  lanemask_eq,
+  lanemask_lt,
+  lanemask_le,
+  lanemask_gt,
+  lanemask_ge,
+  clusterid_x,
+  clusterid_y,
+  clusterid_z,
+  nclusterid_x,
+  nclusterid_y,
+  nclusterid_z,
+  cluster_ctaid_x,
+  cluster_ctaid_y,
+  cluster_ctaid_z,
+  cluster_nctaid_x,
+  cluster_nctaid_y,
+  cluster_nctaid_z,
+  cluster_ctarank,
+  cluster_nctarank,
+  is_explicit_cluster,
+  dynamic_smem_size,
+  total_smem_size
 };
 
 struct SpecialRegister {
@@ -53,10 +87,10 @@ struct Program {
   std::vector<SpecialRegister> specials;
   std::vector<SharedVariable> shared;
   std::uint32_t static_shared_bytes = 0;
-  std::uint32_t local_bytes = 0;        // of one thread
+  std::uint32_t local_bytes = 0;  // of one thread
   std::uint32_t parameter_bytes = 0;
   std::array<std::uint32_t, 3> exact_threads{0, 0, 0};
-  std::uint32_t max_threads = 0;        // 0: not stated
+  std::uint32_t max_threads = 0;  // 0: not stated
   bool uses_cp_async = false;
   bool uses_bulk_groups = false;
   bool uses_mbarriers = false;

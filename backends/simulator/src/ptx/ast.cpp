@@ -13,8 +13,8 @@ struct ScalarInfo {
 };
 
 constexpr std::array<ScalarInfo, 21> kScalars = {{
-    {"pred", 0}, {"b8", 1},   {"u8", 1},   {"s8", 1},    {"b16", 2},    {"u16", 2}, {"s16", 2},
-    {"f16", 2},  {"bf16", 2}, {"b32", 4},  {"u32", 4},   {"s32", 4},    {"f32", 4}, {"tf32", 4},
+    {"pred", 0},  {"b8", 1},     {"u8", 1},  {"s8", 1},  {"b16", 2}, {"u16", 2}, {"s16", 2},
+    {"f16", 2},   {"bf16", 2},   {"b32", 4}, {"u32", 4}, {"s32", 4}, {"f32", 4}, {"tf32", 4},
     {"f16x2", 4}, {"bf16x2", 4}, {"b64", 8}, {"u64", 8}, {"s64", 8}, {"f64", 8}, {"b128", 16},
 }};
 
@@ -37,11 +37,14 @@ bool is_signed(Scalar type) {
 
 bool is_float(Scalar type) {
   switch (type) {
-    case Scalar::f16: case Scalar::bf16: case Scalar::f32: case Scalar::tf32: case Scalar::f16x2:
-    case Scalar::bf16x2: case Scalar::f64:
-      return true;
-    default:
-      return false;
+  case Scalar::f16:
+  case Scalar::bf16:
+  case Scalar::f32:
+  case Scalar::tf32:
+  case Scalar::f16x2:
+  case Scalar::bf16x2:
+  case Scalar::f64: return true;
+  default: return false;
   }
 }
 

@@ -13,8 +13,27 @@ namespace faultline::simulator::ptx {
 
 // The fundamental types of PTX (PTX ISA, "Fundamental Types" and "Alternate Floating-Point").
 enum class Scalar : std::uint8_t {
-  pred, b8, u8, s8, b16, u16, s16, f16, bf16, b32, u32, s32, f32, tf32, f16x2, bf16x2, b64, u64,
-  s64, f64, b128
+  pred,
+  b8,
+  u8,
+  s8,
+  b16,
+  u16,
+  s16,
+  f16,
+  bf16,
+  b32,
+  u32,
+  s32,
+  f32,
+  tf32,
+  f16x2,
+  bf16x2,
+  b64,
+  u64,
+  s64,
+  f64,
+  b128
 };
 
 std::optional<Scalar> parse_scalar(std::string_view text);
@@ -34,15 +53,13 @@ struct Location {
 };
 
 struct Operand {
-  enum class Kind : std::uint8_t {
-    reg, immediate, symbol, memory, vector, group, sink
-  };
+  enum class Kind : std::uint8_t { reg, immediate, symbol, memory, vector, group, sink };
   Kind kind = Kind::sink;
-  int reg = -1;             // reg; memory: base register or -1
-  int second_reg = -1;      // `p|q` destinations
-  bool second_sink = false; // `d|_`
-  bool negated = false;     // `!p`
-  bool is_float = false;    // immediate: bits of an f32 (f32_bits) or f64
+  int reg = -1;              // reg; memory: base register or -1
+  int second_reg = -1;       // `p|q` destinations
+  bool second_sink = false;  // `d|_`
+  bool negated = false;      // `!p`
+  bool is_float = false;     // immediate: bits of an f32 (f32_bits) or f64
   bool is_double = false;
   std::uint64_t immediate = 0;
   std::string_view symbol;  // symbol; memory: base symbol or empty
@@ -57,8 +74,8 @@ struct Statement {
   bool predicate_negated = false;
   std::vector<Operand> operands;
   int location = -1;
-  int target = -1;          // bra: index of the statement jumped to
-  std::vector<int> targets; // brx.idx
+  int target = -1;           // bra: index of the statement jumped to
+  std::vector<int> targets;  // brx.idx
   int ptx_line = 0;
 };
 
@@ -78,7 +95,7 @@ struct Variable {
   std::string_view name;
   int align = 1;
   std::uint64_t size = 0;
-  bool external = false;   // `extern .shared`: sized at launch
+  bool external = false;  // `extern .shared`: sized at launch
   std::vector<std::uint8_t> bytes;
   std::vector<Initializer> addresses;
 };
@@ -91,7 +108,7 @@ struct Function {
   std::vector<std::uint32_t> parameter_offsets;
   std::uint32_t parameter_bytes = 0;
   std::vector<Variable> results;
-  std::size_t body_begin = 0;        // offset in the text just behind `{`
+  std::size_t body_begin = 0;  // offset in the text just behind `{`
   int body_line = 0;
   int max_threads[3] = {0, 0, 0};
   bool requires_exact_threads = false;
@@ -104,7 +121,7 @@ struct Function {
 
 struct Source {
   std::string text;
-  std::string name;                  // for error messages
+  std::string name;  // for error messages
   std::vector<Variable> variables;
   std::map<std::string_view, Function> functions;
   std::vector<std::string_view> entry_order;

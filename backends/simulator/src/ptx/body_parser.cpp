@@ -21,7 +21,9 @@ struct Scope {
 class BodyParser {
  public:
   BodyParser(Source& source, Function& function)
-      : source_(source), function_(function), in_(source, function.body_begin, function.body_line) {}
+      : source_(source),
+        function_(function),
+        in_(source, function.body_begin, function.body_line) {}
 
   void run() {
     scopes_.emplace_back();
@@ -38,7 +40,8 @@ class BodyParser {
   };
 
   void statement() {
-    if (in_.at_end()) in_.lexer().fail("the body of '" + std::string(function_.name) + "' does not end");
+    if (in_.at_end())
+      in_.lexer().fail("the body of '" + std::string(function_.name) + "' does not end");
     const Token token = in_.lexer().peek();
     if (in_.accept("}")) {
       scope_ = scopes_[static_cast<std::size_t>(scope_)].parent;
@@ -111,7 +114,8 @@ class BodyParser {
   int find_register(std::string_view name) const {
     for (int s = scope_; s >= 0; s = scopes_[static_cast<std::size_t>(s)].parent) {
       const Scope& scope = scopes_[static_cast<std::size_t>(s)];
-      if (const auto it = scope.registers.find(name); it != scope.registers.end()) return it->second;
+      if (const auto it = scope.registers.find(name); it != scope.registers.end())
+        return it->second;
       if (const auto it = scope.numbered.find(std::string(name)); it != scope.numbered.end()) {
         return it->second;
       }
@@ -173,9 +177,12 @@ class BodyParser {
       result.is_float = number.is_float;
       result.is_double = number.is_double;
       result.immediate = number.bits;
-      if (negative && number.is_double) result.immediate ^= std::uint64_t{1} << 63;
-      else if (negative && number.is_float) result.immediate ^= 0x80000000u;
-      else if (negative) result.immediate = ~number.bits + 1;
+      if (negative && number.is_double)
+        result.immediate ^= std::uint64_t{1} << 63;
+      else if (negative && number.is_float)
+        result.immediate ^= 0x80000000u;
+      else if (negative)
+        result.immediate = ~number.bits + 1;
       return result;
     }
     if (negative) in_.lexer().fail("expected a number behind '-'");
@@ -222,18 +229,18 @@ class BodyParser {
     result.kind = Operand::Kind::memory;
     const Operand base = operand();
     switch (base.kind) {
-      case Operand::Kind::reg: result.reg = base.reg; break;
-      case Operand::Kind::symbol:
-        result.symbol = base.symbol;
-        result.offset = base.offset;
-        break;
-      case Operand::Kind::immediate:
-        result.offset = static_cast<std::int64_t>(base.immediate);
-        break;
-      default: in_.lexer().fail("impossible address");
+    case Operand::Kind::reg: result.reg = base.reg; break;
+    case Operand::Kind::symbol:
+      result.symbol = base.symbol;
+      result.offset = base.offset;
+      break;
+    case Operand::Kind::immediate: result.offset = static_cast<std::int64_t>(base.immediate); break;
+    default: in_.lexer().fail("impossible address");
     }
-    if (in_.accept("+")) result.offset += in_.take_integer();
-    else if (in_.text() == "-") result.offset += in_.take_integer();
+    if (in_.accept("+"))
+      result.offset += in_.take_integer();
+    else if (in_.text() == "-")
+      result.offset += in_.take_integer();
     if (in_.accept(",")) {
       Operand coordinates = operand();
       result.elements = std::move(coordinates.elements);

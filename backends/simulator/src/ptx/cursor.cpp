@@ -182,7 +182,8 @@ Variable Cursor::parameter() {
       result.align = static_cast<int>(take_integer());
     } else if (accept(".ptr")) {
       for (;;) {  // what the pointer points at says nothing about the parameter itself
-        if (accept(".global") || accept(".shared") || accept(".const") || accept(".local")) continue;
+        if (accept(".global") || accept(".shared") || accept(".const") || accept(".local"))
+          continue;
         if (!accept(".align")) break;
         take_integer();
       }

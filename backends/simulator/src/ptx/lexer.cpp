@@ -27,8 +27,9 @@ void Lexer::fail_at(int line, std::string_view message) const {
 }
 
 void Lexer::fail(std::string_view message) const {
-  std::string near = current_.kind == Token::Kind::end ? std::string("the end of the text")
-                                                       : "'" + std::string(current_.text.substr(0, 40)) + "'";
+  std::string near = current_.kind == Token::Kind::end
+                         ? std::string("the end of the text")
+                         : "'" + std::string(current_.text.substr(0, 40)) + "'";
   fail_at(current_.line, std::string(message) + " near " + near);
 }
 

@@ -40,7 +40,8 @@ class ModuleParser {
       } else if (word == ".entry" || word == ".func") {
         function(word == ".entry");
       } else {
-        in_.lexer().fail("unknown module-level directive '" + std::string(word.substr(0, 40)) + "'");
+        in_.lexer().fail("unknown module-level directive '" + std::string(word.substr(0, 40)) +
+                         "'");
       }
       external_ = false;
     }
@@ -131,7 +132,8 @@ class ModuleParser {
 }  // namespace
 
 void parse_module(Source& source) {
-  if (source.text.starts_with("\x7f" "ELF")) {
+  if (source.text.starts_with("\x7f"
+                              "ELF")) {
     throw ParseError(source.name + ":1: this is an ELF file (a cubin?), not PTX text");
   }
   if (const std::size_t zero = source.text.find('\0'); zero != std::string::npos) {

@@ -8,7 +8,8 @@
 
 namespace faultline::simulator::ptx {
 
-// Reads module-level declarations and the heads of functions; bodies are skipped. Throws ParseError.
+// Reads module-level declarations and the heads of functions; bodies are skipped. Throws
+// ParseError.
 void parse_module(Source& source);
 
 // Parses the body of one function in place. Throws ParseError.

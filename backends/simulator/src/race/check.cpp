@@ -6,14 +6,16 @@
 
 namespace faultline::simulator {
 
-bool RaceDetector::ordered(const Actor& by, std::uint32_t actor, std::uint32_t clock, std::uint32_t cta) const {
+bool RaceDetector::ordered(const Actor& by, std::uint32_t actor, std::uint32_t clock,
+                           std::uint32_t cta) const {
   const WarpState& warp = *by.warp;
   const Clock& known = warp.known[by.lane];
   if (cta != by.cta->linear) return known.other_order(cta, actor) >= clock;
   const std::uint32_t thread = by.warp_index * kLanes + by.lane;
   if (actor == thread) return true;  // program order
   if (known.order(actor) >= clock) return true;
-  if (program_->uses_cp_async && actor == copy_agent(thread)) return warp.copies_done[by.lane] >= clock;
+  if (program_->uses_cp_async && actor == copy_agent(thread))
+    return warp.copies_done[by.lane] >= clock;
   if (actor >= first_bulk_) {
     const auto it = by.cta->bulk_agents.find(thread);
     if (it == by.cta->bulk_agents.end()) return false;
@@ -23,18 +25,22 @@ bool RaceDetector::ordered(const Actor& by, std::uint32_t actor, std::uint32_t c
   return false;
 }
 
-bool RaceDetector::fenced(const Actor& by, std::uint32_t actor, std::uint32_t clock, std::uint32_t cta) const {
+bool RaceDetector::fenced(const Actor& by, std::uint32_t actor, std::uint32_t clock,
+                          std::uint32_t cta) const {
   const WarpState& warp = *by.warp;
   const Clock& known = warp.known[by.lane];
   if (cta != by.cta->linear) return known.other_fenced(cta, actor) >= clock;
   const std::uint32_t thread = by.warp_index * kLanes + by.lane;
   if (actor == thread) return warp.fenced_at[by.lane] >= clock;
-  if (program_->uses_cp_async && actor == copy_agent(thread) && warp.copies_fenced[by.lane] >= clock) return true;
+  if (program_->uses_cp_async && actor == copy_agent(thread) &&
+      warp.copies_fenced[by.lane] >= clock)
+    return true;
   return known.fenced(actor) >= clock;
 }
 
 template <class Visit>
-void RaceDetector::for_each_cell(const Place& place, std::uint64_t address, std::uint32_t bytes, Visit visit) {
+void RaceDetector::for_each_cell(const Place& place, std::uint64_t address, std::uint32_t bytes,
+                                 Visit visit) {
   ShadowMemory* shadow;
   std::uint64_t offset = address;
   std::uint64_t generation = launch_generation_;
@@ -65,21 +71,24 @@ void RaceDetector::for_each_cell(const Place& place, std::uint64_t address, std:
 }
 
 // The last write against this read or write.
-void RaceDetector::check_write_before(const Actor& by, ShadowCell& cell, const Place& place, std::uint64_t offset,
-                                      std::uint32_t bytes, bool writes) {
+void RaceDetector::check_write_before(const Actor& by, ShadowCell& cell, const Place& place,
+                                      std::uint64_t offset, std::uint32_t bytes, bool writes) {
   if (cell.writer == 0) return;
   const std::uint32_t actor = cell.writer - 1;
   if ((cell.writer_site & by.site & kStrongBit) != 0) return;
   // Lanes of one instruction that write the same place: one of them wins, no order is asked for.
-  if (!by.is_agent && cell.writer_site == by.site && cell.writer_clock == by.clock && actor < threads_ &&
-      actor / kLanes == by.warp_index && cell.writer_cta == by.id_cta) {
+  if (!by.is_agent && cell.writer_site == by.site && cell.writer_clock == by.clock &&
+      actor < threads_ && actor / kLanes == by.warp_index && cell.writer_cta == by.id_cta) {
     return;
   }
   const auto kind = writes ? core::RaceKind::write_after_write : core::RaceKind::read_after_write;
   if (!ordered(by, actor, cell.writer_clock, cell.writer_cta)) {
-    found(kind, by, writes, cell.writer_site, actor, cell.writer_cta, true, false, place, offset, bytes);
-  } else if (by.async_proxy && !in_async_proxy(actor) && !fenced(by, actor, cell.writer_clock, cell.writer_cta)) {
-    found(kind, by, writes, cell.writer_site, actor, cell.writer_cta, true, true, place, offset, bytes);
+    found(kind, by, writes, cell.writer_site, actor, cell.writer_cta, true, false, place, offset,
+          bytes);
+  } else if (by.async_proxy && !in_async_proxy(actor) &&
+             !fenced(by, actor, cell.writer_clock, cell.writer_cta)) {
+    found(kind, by, writes, cell.writer_site, actor, cell.writer_cta, true, true, place, offset,
+          bytes);
   }
 }
 
@@ -108,13 +117,16 @@ void RaceDetector::record_reader(const Actor& by, std::uint32_t lanes, ShadowCel
     return;
   }
   if (absorb(first)) return;
-  const auto superseded = [&](const ReaderRecord& old) {  // happened before: this read stands for it
-    if (old.id & kAgentBit) return ordered(by, (old.id - 1) & ~kAgentBit, old.clock, old.cta);
-    for (std::uint32_t r = old.mask; r != 0; r &= r - 1) {
-      if (!ordered(by, (old.id - 1) * kLanes + static_cast<std::uint32_t>(__builtin_ctz(r)), old.clock, old.cta)) return false;
-    }
-    return true;
-  };
+  const auto superseded =
+      [&](const ReaderRecord& old) {  // happened before: this read stands for it
+        if (old.id & kAgentBit) return ordered(by, (old.id - 1) & ~kAgentBit, old.clock, old.cta);
+        for (std::uint32_t r = old.mask; r != 0; r &= r - 1) {
+          if (!ordered(by, (old.id - 1) * kLanes + static_cast<std::uint32_t>(__builtin_ctz(r)),
+                       old.clock, old.cta))
+            return false;
+        }
+        return true;
+      };
   if (cell.more == 0 || lists_.at(cell.more).empty()) {
     if (superseded(first)) {
       first = record;
@@ -137,8 +149,8 @@ void RaceDetector::record_reader(const Actor& by, std::uint32_t lanes, ShadowCel
   list.push_back(record);
 }
 
-void RaceDetector::check_reader(const Actor& by, const ReaderRecord& reader, const Place& place, std::uint64_t offset,
-                                std::uint32_t bytes) {
+void RaceDetector::check_reader(const Actor& by, const ReaderRecord& reader, const Place& place,
+                                std::uint64_t offset, std::uint32_t bytes) {
   if (reader.id == 0 || (reader.site & by.site & kStrongBit) != 0) return;
   constexpr auto kKind = core::RaceKind::write_after_read;
   if (reader.id & kAgentBit) {
@@ -149,9 +161,12 @@ void RaceDetector::check_reader(const Actor& by, const ReaderRecord& reader, con
     return;
   }
   // An instruction that reads and writes (atomics) records both; it does not race with itself.
-  if (!by.is_agent && reader.site == by.site && reader.clock == by.clock && reader.id - 1 == by.warp_index && reader.cta == by.id_cta) return;
+  if (!by.is_agent && reader.site == by.site && reader.clock == by.clock &&
+      reader.id - 1 == by.warp_index && reader.cta == by.id_cta)
+    return;
   for (std::uint32_t r = reader.mask; r != 0; r &= r - 1) {
-    const std::uint32_t thread = (reader.id - 1) * kLanes + static_cast<std::uint32_t>(__builtin_ctz(r));
+    const std::uint32_t thread =
+        (reader.id - 1) * kLanes + static_cast<std::uint32_t>(__builtin_ctz(r));
     if (!ordered(by, thread, reader.clock, reader.cta)) {
       found(kKind, by, true, reader.site, thread, reader.cta, false, false, place, offset, bytes);
       return;
@@ -163,13 +178,14 @@ void RaceDetector::check_reader(const Actor& by, const ReaderRecord& reader, con
   }
 }
 
-void RaceDetector::read_cell(const Actor& by, std::uint32_t lanes, ShadowCell& cell, const Place& place,
-                             std::uint64_t offset, std::uint32_t bytes) {
+void RaceDetector::read_cell(const Actor& by, std::uint32_t lanes, ShadowCell& cell,
+                             const Place& place, std::uint64_t offset, std::uint32_t bytes) {
   check_write_before(by, cell, place, offset, bytes, false);
   record_reader(by, lanes, cell);
 }
 
-void RaceDetector::write_cell(const Actor& by, ShadowCell& cell, const Place& place, std::uint64_t offset, std::uint32_t bytes) {
+void RaceDetector::write_cell(const Actor& by, ShadowCell& cell, const Place& place,
+                              std::uint64_t offset, std::uint32_t bytes) {
   check_write_before(by, cell, place, offset, bytes, true);
   check_reader(by, cell.reader, place, offset, bytes);
   check_reader(by, cell.foreign, place, offset, bytes);
@@ -191,37 +207,44 @@ void RaceDetector::write_cell(const Actor& by, ShadowCell& cell, const Place& pl
 bool RaceDetector::read_dense(const AccessEvent& event, const Actor& by, const Place& place) {
   if (!event.dense || event.kind != AccessKind::read || !by.warp->uniform) return false;
   const std::uint32_t id = by.warp_index + 1;
-  const std::uint64_t begin = event.addresses[0] - (place.allocation != nullptr ? place.allocation->base : 0);
+  const std::uint64_t begin =
+      event.addresses[0] - (place.allocation != nullptr ? place.allocation->base : 0);
   std::uint32_t ordered_writer = 0, ordered_clock = 0, ordered_cta = 0;
-  for_each_cell(place, event.addresses[0], kLanes * event.bytes, [&](ShadowCell& cell, std::uint64_t offset, std::uint32_t bytes) {
-    const auto lane = static_cast<std::uint32_t>((offset - begin) / event.bytes);
-    const std::uint32_t bit = 1u << lane;
-    const bool known = cell.writer == ordered_writer && cell.writer_clock == ordered_clock && cell.writer_cta == ordered_cta;
-    if (cell.writer != 0 && !known) {
-      Actor actor = by;
-      actor.lane = lane;
-      actor.id += lane;
-      check_write_before(actor, cell, place, offset, bytes, false);
-      const std::uint32_t writer = cell.writer - 1;
-      // Only what all lanes know alike may be remembered: not the warp's own threads and agents.
-      if (cell.writer_cta != by.cta->linear || writer >= first_mbarrier_ || (writer < threads_ && writer / kLanes != by.warp_index)) {
-        if (ordered(by, writer, cell.writer_clock, cell.writer_cta)) {
-          ordered_writer = cell.writer;
-          ordered_clock = cell.writer_clock;
-          ordered_cta = cell.writer_cta;
-        }
-      }
-    }
-    ReaderRecord& reader = cell.reader;
-    if (reader.id == 0 || (reader.id == id && reader.cta == by.id_cta && cell.more == 0 && (reader.mask & ~bit) == 0)) {
-      reader = {id, by.clock, bit, by.site, by.id_cta};
-    } else {
-      Actor actor = by;
-      actor.lane = lane;
-      actor.id += lane;
-      record_reader(actor, bit, cell);
-    }
-  });
+  for_each_cell(place, event.addresses[0], kLanes * event.bytes,
+                [&](ShadowCell& cell, std::uint64_t offset, std::uint32_t bytes) {
+                  const auto lane = static_cast<std::uint32_t>((offset - begin) / event.bytes);
+                  const std::uint32_t bit = 1u << lane;
+                  const bool known = cell.writer == ordered_writer &&
+                                     cell.writer_clock == ordered_clock &&
+                                     cell.writer_cta == ordered_cta;
+                  if (cell.writer != 0 && !known) {
+                    Actor actor = by;
+                    actor.lane = lane;
+                    actor.id += lane;
+                    check_write_before(actor, cell, place, offset, bytes, false);
+                    const std::uint32_t writer = cell.writer - 1;
+                    // Only what all lanes know alike may be remembered: not the warp's own threads
+                    // and agents.
+                    if (cell.writer_cta != by.cta->linear || writer >= first_mbarrier_ ||
+                        (writer < threads_ && writer / kLanes != by.warp_index)) {
+                      if (ordered(by, writer, cell.writer_clock, cell.writer_cta)) {
+                        ordered_writer = cell.writer;
+                        ordered_clock = cell.writer_clock;
+                        ordered_cta = cell.writer_cta;
+                      }
+                    }
+                  }
+                  ReaderRecord& reader = cell.reader;
+                  if (reader.id == 0 || (reader.id == id && reader.cta == by.id_cta &&
+                                         cell.more == 0 && (reader.mask & ~bit) == 0)) {
+                    reader = {id, by.clock, bit, by.site, by.id_cta};
+                  } else {
+                    Actor actor = by;
+                    actor.lane = lane;
+                    actor.id += lane;
+                    record_reader(actor, bit, cell);
+                  }
+                });
   return true;
 }
 
@@ -230,40 +253,57 @@ void RaceDetector::on_access(const AccessEvent& event) {
   WarpState& warp = cta.warps[event.warp->index];
   const Place place{event.allocation, event.owner};
   const bool strong = event.kind == AccessKind::atomic || event.instruction->order != Order::weak;
-  const bool is_mbarrier = event.instruction->flow == Flow::mbarrier_wait || event.instruction->flow == Flow::mbarrier_test ||
-                           (event.owner != nullptr && event.kind == AccessKind::read && event.bytes == 8 &&
-                            program_->opcode_at(event.instruction->site).starts_with("mbarrier"));
-  Actor by{&cta, &warp, event.warp->index, 0, event.warp->index * kLanes, cta.linear, warp.now,
-           event.instruction->site | (strong && !is_mbarrier ? kStrongBit : 0), false, false};
+  const bool is_mbarrier =
+      event.instruction->flow == Flow::mbarrier_wait ||
+      event.instruction->flow == Flow::mbarrier_test ||
+      (event.owner != nullptr && event.kind == AccessKind::read && event.bytes == 8 &&
+       program_->opcode_at(event.instruction->site).starts_with("mbarrier"));
+  Actor by{&cta,
+           &warp,
+           event.warp->index,
+           0,
+           event.warp->index * kLanes,
+           cta.linear,
+           warp.now,
+           event.instruction->site | (strong && !is_mbarrier ? kStrongBit : 0),
+           false,
+           false};
   if (!read_dense(event, by, place)) {
     const auto first = static_cast<std::uint32_t>(__builtin_ctz(event.mask));
     std::uint64_t difference = 0;
-    for (std::uint32_t r = event.mask; r != 0; r &= r - 1) difference |= event.addresses[__builtin_ctz(r)] ^ event.addresses[first];
-    if (difference == 0 && event.kind == AccessKind::read && warp.uniform) {  // all lanes read one place
+    for (std::uint32_t r = event.mask; r != 0; r &= r - 1)
+      difference |= event.addresses[__builtin_ctz(r)] ^ event.addresses[first];
+    if (difference == 0 && event.kind == AccessKind::read &&
+        warp.uniform) {  // all lanes read one place
       by.lane = first;
       by.id = event.warp->index * kLanes + first;
-      for_each_cell(place, event.addresses[first], event.bytes, [&](ShadowCell& cell, std::uint64_t offset, std::uint32_t bytes) {
-        const bool own = cell.writer != 0 && cell.writer - 1 < first_mbarrier_ && (cell.writer - 1) % threads_ / kLanes == by.warp_index;
-        if (own) {  // the warp's own writes are ordered for some lanes only
-          for (std::uint32_t r = event.mask; r != 0; r &= r - 1) {
-            Actor lane_actor = by;
-            lane_actor.lane = static_cast<std::uint32_t>(__builtin_ctz(r));
-            lane_actor.id = event.warp->index * kLanes + lane_actor.lane;
-            check_write_before(lane_actor, cell, place, offset, bytes, false);
-          }
-        } else {
-          check_write_before(by, cell, place, offset, bytes, false);
-        }
-        record_reader(by, event.mask, cell);
-      });
+      for_each_cell(place, event.addresses[first], event.bytes,
+                    [&](ShadowCell& cell, std::uint64_t offset, std::uint32_t bytes) {
+                      const bool own = cell.writer != 0 && cell.writer - 1 < first_mbarrier_ &&
+                                       (cell.writer - 1) % threads_ / kLanes == by.warp_index;
+                      if (own) {  // the warp's own writes are ordered for some lanes only
+                        for (std::uint32_t r = event.mask; r != 0; r &= r - 1) {
+                          Actor lane_actor = by;
+                          lane_actor.lane = static_cast<std::uint32_t>(__builtin_ctz(r));
+                          lane_actor.id = event.warp->index * kLanes + lane_actor.lane;
+                          check_write_before(lane_actor, cell, place, offset, bytes, false);
+                        }
+                      } else {
+                        check_write_before(by, cell, place, offset, bytes, false);
+                      }
+                      record_reader(by, event.mask, cell);
+                    });
     } else {
       for (std::uint32_t r = event.mask; r != 0; r &= r - 1) {
         by.lane = static_cast<std::uint32_t>(__builtin_ctz(r));
         by.id = event.warp->index * kLanes + by.lane;
-        for_each_cell(place, event.addresses[by.lane], event.bytes, [&](ShadowCell& cell, std::uint64_t offset, std::uint32_t bytes) {
-          if (event.kind == AccessKind::read) read_cell(by, 1u << by.lane, cell, place, offset, bytes);
-          else write_cell(by, cell, place, offset, bytes);
-        });
+        for_each_cell(place, event.addresses[by.lane], event.bytes,
+                      [&](ShadowCell& cell, std::uint64_t offset, std::uint32_t bytes) {
+                        if (event.kind == AccessKind::read)
+                          read_cell(by, 1u << by.lane, cell, place, offset, bytes);
+                        else
+                          write_cell(by, cell, place, offset, bytes);
+                      });
       }
     }
   }
@@ -276,33 +316,35 @@ void RaceDetector::on_copy_issued(const CopyEvent& event) {
   CtaState& cta = state_of(*event.warp->cta);
   WarpState& warp = cta.warps[event.warp->index];
   const std::uint32_t thread = event.warp->index * kLanes + event.lane;
-  Actor by{&cta, &warp, event.warp->index, event.lane, 0, cta.linear, event.group, event.instruction->site, true, true};
+  Actor by{&cta,       &warp,       event.warp->index,       event.lane, 0,
+           cta.linear, event.group, event.instruction->site, true,       true};
   for (const CopyPiece& piece : event.pieces) {
     switch (event.agent) {
-      case CopyAgent::cp_async:
-        by.id = copy_agent(thread);
-        by.async_proxy = false;
-        break;
-      case CopyAgent::bulk_group:
-        by.id = bulk_agent(cta, thread, piece.writes);
-        break;
-      case CopyAgent::mbarrier: {
-        // The mbarrier may belong to another CTA of the cluster, as does the memory that is written.
-        CtaState* owner = &cta;
-        for (const CopyPiece& other : event.pieces) {
-          if (other.owner != nullptr) owner = &state_of(*other.owner);
-        }
-        by.id = mbarrier_agent(event.mbarrier->slot);
-        by.id_cta = owner->linear;
-        by.clock = copy_clock(mbarrier_state(*owner, *event.mbarrier), *event.mbarrier);
-        break;
+    case CopyAgent::cp_async:
+      by.id = copy_agent(thread);
+      by.async_proxy = false;
+      break;
+    case CopyAgent::bulk_group: by.id = bulk_agent(cta, thread, piece.writes); break;
+    case CopyAgent::mbarrier: {
+      // The mbarrier may belong to another CTA of the cluster, as does the memory that is written.
+      CtaState* owner = &cta;
+      for (const CopyPiece& other : event.pieces) {
+        if (other.owner != nullptr) owner = &state_of(*other.owner);
       }
+      by.id = mbarrier_agent(event.mbarrier->slot);
+      by.id_cta = owner->linear;
+      by.clock = copy_clock(mbarrier_state(*owner, *event.mbarrier), *event.mbarrier);
+      break;
+    }
     }
     const Place place{piece.allocation, piece.owner};
-    for_each_cell(place, piece.address, piece.bytes, [&](ShadowCell& cell, std::uint64_t offset, std::uint32_t bytes) {
-      if (piece.writes) write_cell(by, cell, place, offset, bytes);
-      else read_cell(by, 1, cell, place, offset, bytes);
-    });
+    for_each_cell(place, piece.address, piece.bytes,
+                  [&](ShadowCell& cell, std::uint64_t offset, std::uint32_t bytes) {
+                    if (piece.writes)
+                      write_cell(by, cell, place, offset, bytes);
+                    else
+                      read_cell(by, 1, cell, place, offset, bytes);
+                  });
   }
 }
 
@@ -311,14 +353,16 @@ std::uint32_t RaceDetector::group_of(std::uint32_t site) const {
   return location < 0 ? 0x80000000u | site : static_cast<std::uint32_t>(location);
 }
 
-void RaceDetector::found(core::RaceKind kind, const Actor& second, bool second_writes, std::uint32_t first_site,
-                         std::uint32_t first_actor, std::uint32_t first_cta, bool first_writes, bool missing_fence,
+void RaceDetector::found(core::RaceKind kind, const Actor& second, bool second_writes,
+                         std::uint32_t first_site, std::uint32_t first_actor,
+                         std::uint32_t first_cta, bool first_writes, bool missing_fence,
                          const Place& place, std::uint64_t offset, std::uint32_t bytes) {
   first_site &= ~kStrongBit;
   const std::uint32_t second_site = second.site & ~kStrongBit;
   const bool shared = place.owner != nullptr;
   // One group per pair of source positions: an unrolled loop has many instructions on one line.
-  const auto [it, fresh] = races_.try_emplace({static_cast<int>(kind), group_of(first_site), group_of(second_site), missing_fence, shared});
+  const auto [it, fresh] = races_.try_emplace(
+      {static_cast<int>(kind), group_of(first_site), group_of(second_site), missing_fence, shared});
   Race& race = it->second;
   if (!fresh) {
     ++race.count;

@@ -51,7 +51,8 @@ Clock::Clock(ClockPool& pool) : pool_(&pool), block_(pool.make()) {
 Clock::Clock(const Clock& other) : pool_(other.pool_), block_(other.block_) {
   if (block_ != nullptr) ++block_->references;
 }
-Clock::Clock(Clock&& other) noexcept : pool_(other.pool_), block_(std::exchange(other.block_, nullptr)) {}
+Clock::Clock(Clock&& other) noexcept
+    : pool_(other.pool_), block_(std::exchange(other.block_, nullptr)) {}
 Clock& Clock::operator=(Clock other) noexcept {
   std::swap(pool_, other.pool_);
   std::swap(block_, other.block_);

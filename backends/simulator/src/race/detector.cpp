@@ -31,7 +31,8 @@ void by_clock(const Known& known, bool uniform, std::uint32_t mask, Body body) {
 
 }  // namespace
 
-void RaceDetector::begin(std::shared_ptr<const Program> program, const LaunchGeometry& geometry, bool lenient) {
+void RaceDetector::begin(std::shared_ptr<const Program> program, const LaunchGeometry& geometry,
+                         bool lenient) {
   program_ = std::move(program);
   lenient_ = lenient;
   for (auto& state : resident_) spare_.push_back(std::move(state));
@@ -96,16 +97,19 @@ void RaceDetector::on_cta_end(Cta& cta) {
 }
 
 std::uint32_t RaceDetector::bulk_agent(CtaState& cta, std::uint32_t thread, bool writes) {
-  const auto [it, fresh] = cta.bulk_agents.try_emplace(thread, static_cast<std::uint32_t>(cta.bulk_agents.size()));
+  const auto [it, fresh] =
+      cta.bulk_agents.try_emplace(thread, static_cast<std::uint32_t>(cta.bulk_agents.size()));
   if (it->second >= kBulkThreads) {
-    throw Stop(core::ExecutionStatus::unsupported, "race detection of more than 32 threads of a CTA that issue bulk groups");
+    throw Stop(core::ExecutionStatus::unsupported,
+               "race detection of more than 32 threads of a CTA that issue bulk groups");
   }
   return first_bulk_ + 2 * it->second + (writes ? 1 : 0);
 }
 
 RaceDetector::MbarrierState& RaceDetector::mbarrier_state(CtaState& cta, const Mbarrier& barrier) {
   if (barrier.slot >= kMbarrierSlots) {
-    throw Stop(core::ExecutionStatus::unsupported, "race detection of more than 64 mbarriers in a CTA");
+    throw Stop(core::ExecutionStatus::unsupported,
+               "race detection of more than 64 mbarriers in a CTA");
   }
   if (cta.mbarriers.size() <= barrier.slot) cta.mbarriers.resize(barrier.slot + 1);
   MbarrierState& state = cta.mbarriers[barrier.slot];
@@ -123,7 +127,8 @@ std::uint32_t RaceDetector::copy_clock(MbarrierState& state, const Mbarrier& bar
 // ---- clocks -----------------------------------------------------------------------------------
 
 // Everything that the lanes did and know goes into `into`.
-void RaceDetector::release(CtaState& cta, std::uint32_t warp_index, std::uint32_t mask, Clock& into, std::uint32_t into_home) {
+void RaceDetector::release(CtaState& cta, std::uint32_t warp_index, std::uint32_t mask, Clock& into,
+                           std::uint32_t into_home) {
   WarpState& warp = cta.warps[warp_index];
   Clock own = into_home == cta.linear ? Clock() : Clock(pool_);
   Clock& target = own ? own : into;
@@ -139,7 +144,8 @@ void RaceDetector::release(CtaState& cta, std::uint32_t warp_index, std::uint32_
       target.raise_order(copy_agent(thread), warp.copies_done[lane]);
       target.raise_fenced(copy_agent(thread), warp.copies_fenced[lane]);
     }
-    if (program_->uses_bulk_groups && (warp.bulk_read_done[lane] != 0 || warp.bulk_done[lane] != 0)) {
+    if (program_->uses_bulk_groups &&
+        (warp.bulk_read_done[lane] != 0 || warp.bulk_done[lane] != 0)) {
       target.raise_order(bulk_agent(cta, thread, false), warp.bulk_read_done[lane]);
       target.raise_order(bulk_agent(cta, thread, true), warp.bulk_done[lane]);
       target.raise_fenced(bulk_agent(cta, thread, false), warp.bulk_read_done[lane]);
@@ -149,25 +155,31 @@ void RaceDetector::release(CtaState& cta, std::uint32_t warp_index, std::uint32_
   if (own) into.join(own, into_home, cta.linear);
 }
 
-void RaceDetector::assign(CtaState& cta, std::uint32_t warp_index, std::uint32_t mask, const Clock& clock) {
+void RaceDetector::assign(CtaState& cta, std::uint32_t warp_index, std::uint32_t mask,
+                          const Clock& clock) {
   WarpState& warp = cta.warps[warp_index];
-  for (std::uint32_t r = mask; r != 0; r &= r - 1) warp.known[static_cast<std::size_t>(__builtin_ctz(r))] = clock;
+  for (std::uint32_t r = mask; r != 0; r &= r - 1)
+    warp.known[static_cast<std::size_t>(__builtin_ctz(r))] = clock;
   warp.uniform = mask == kAllLanes;
   if (!warp.uniform) {
-    warp.uniform = std::all_of(warp.known.begin(), warp.known.end(), [&](const Clock& c) { return c.same(warp.known[0]); });
+    warp.uniform = std::all_of(warp.known.begin(), warp.known.end(),
+                               [&](const Clock& c) { return c.same(warp.known[0]); });
   }
 }
 
-void RaceDetector::acquire(CtaState& cta, std::uint32_t warp_index, std::uint32_t mask, const Clock& from, std::uint32_t from_home) {
+void RaceDetector::acquire(CtaState& cta, std::uint32_t warp_index, std::uint32_t mask,
+                           const Clock& from, std::uint32_t from_home) {
   if (!from) return;
   WarpState& warp = cta.warps[warp_index];
   by_clock(warp.known, warp.uniform, mask, [&](std::uint32_t lane, std::uint32_t lanes) {
     Clock joined = warp.known[lane];
     joined.join(from, cta.linear, from_home);
-    for (std::uint32_t r = lanes; r != 0; r &= r - 1) warp.known[static_cast<std::size_t>(__builtin_ctz(r))] = joined;
+    for (std::uint32_t r = lanes; r != 0; r &= r - 1)
+      warp.known[static_cast<std::size_t>(__builtin_ctz(r))] = joined;
   });
   warp.uniform = (warp.uniform && mask == kAllLanes) ||
-                 std::all_of(warp.known.begin(), warp.known.end(), [&](const Clock& c) { return c.same(warp.known[0]); });
+                 std::all_of(warp.known.begin(), warp.known.end(),
+                             [&](const Clock& c) { return c.same(warp.known[0]); });
 }
 
 void RaceDetector::promote_relaxed(CtaState& cta, std::uint32_t warp_index, std::uint32_t mask) {
@@ -234,7 +246,8 @@ void RaceDetector::on_mbarrier_init(Warp&, std::uint32_t, Cta& owner, Mbarrier& 
   slot_addresses_[{owner.linear, barrier.slot}] = barrier.address;
 }
 
-void RaceDetector::on_mbarrier_arrive(Warp& warp, std::uint32_t mask, Cta& owner, Mbarrier& barrier, Order order) {
+void RaceDetector::on_mbarrier_arrive(Warp& warp, std::uint32_t mask, Cta& owner, Mbarrier& barrier,
+                                      Order order) {
   CtaState& state = state_of(*warp.cta);
   if (order != Order::relaxed) {
     MbarrierState& target = mbarrier_state(state_of(owner), barrier);
@@ -255,8 +268,10 @@ void RaceDetector::on_mbarrier_phase(Cta& owner, Mbarrier& barrier) {
   state.done = state.current;
 }
 
-void RaceDetector::on_mbarrier_waited(Warp& warp, std::uint32_t mask, Cta& owner, Mbarrier& barrier) {
-  acquire(state_of(*warp.cta), warp.index, mask, mbarrier_state(state_of(owner), barrier).done, owner.linear);
+void RaceDetector::on_mbarrier_waited(Warp& warp, std::uint32_t mask, Cta& owner,
+                                      Mbarrier& barrier) {
+  acquire(state_of(*warp.cta), warp.index, mask, mbarrier_state(state_of(owner), barrier).done,
+          owner.linear);
 }
 
 void RaceDetector::on_proxy_fence(Warp& warp_, std::uint32_t mask) {
@@ -293,14 +308,16 @@ void RaceDetector::on_cp_async_waited(Warp& warp, std::uint32_t lane, std::uint3
   state.copies_done[lane] = std::max(state.copies_done[lane], finished);
 }
 
-void RaceDetector::on_cp_async_arrive(Warp& warp, std::uint32_t lane, Cta& owner, Mbarrier& barrier, std::uint32_t group) {
+void RaceDetector::on_cp_async_arrive(Warp& warp, std::uint32_t lane, Cta& owner, Mbarrier& barrier,
+                                      std::uint32_t group) {
   CtaState& state = state_of(owner);
   MbarrierState& target = mbarrier_state(state, barrier);
   const std::uint32_t thread = warp.index * kLanes + lane;
   if (warp.cta == &owner) target.current.raise_order(copy_agent(thread), group);
 }
 
-void RaceDetector::on_bulk_waited(Warp& warp, std::uint32_t lane, std::uint32_t finished, bool read_only) {
+void RaceDetector::on_bulk_waited(Warp& warp, std::uint32_t lane, std::uint32_t finished,
+                                  bool read_only) {
   WarpState& state = warp_state(warp);
   state.bulk_read_done[lane] = std::max(state.bulk_read_done[lane], finished);
   if (!read_only) state.bulk_done[lane] = std::max(state.bulk_done[lane], finished);
@@ -318,7 +335,8 @@ void RaceDetector::synchronise(const AccessEvent& event) {
   for (std::uint32_t r = event.mask; r != 0; r &= r - 1) {
     const auto lane = static_cast<std::uint32_t>(__builtin_ctz(r));
     std::uint64_t key = event.addresses[lane];
-    if (event.owner != nullptr) key |= std::uint64_t{1} << 63 | std::uint64_t{event.owner->linear} << 32;
+    if (event.owner != nullptr)
+      key |= std::uint64_t{1} << 63 | std::uint64_t{event.owner->linear} << 32;
     auto& [location, home] = locations_[key];
     if (!location) {
       location = Clock(pool_);
@@ -328,8 +346,13 @@ void RaceDetector::synchronise(const AccessEvent& event) {
       if (order == Order::acquire || order == Order::acquire_release) {
         acquire(cta, event.warp->index, 1u << lane, location, home);
       } else {
-        if (!warp.seen_relaxed[lane]) warp.seen_relaxed[lane] = Clock(pool_);
-        warp.seen_relaxed[lane].join(location, cta.linear, home);
+        Clock& seen = warp.seen_relaxed[lane];
+        if (!seen && home == cta.linear) {
+          seen = location;  // shared until one of the two changes: polling costs nothing
+        } else {
+          if (!seen) seen = Clock(pool_);
+          seen.join(location, cta.linear, home);
+        }
       }
     }
     if (writes) {
@@ -337,9 +360,13 @@ void RaceDetector::synchronise(const AccessEvent& event) {
         release(cta, event.warp->index, 1u << lane, location, home);
       } else if (warp.at_fence[lane]) {
         const std::uint32_t thread = event.warp->index * kLanes + lane;
+        const std::uint32_t known =
+            home == cta.linear ? location.order(thread) : location.other_order(cta.linear, thread);
+        if (known >= warp.fence_now[lane]) continue;  // published before
         Clock published = warp.at_fence[lane];
         published.raise_order(thread, warp.fence_now[lane]);
-        if (program_->uses_cp_async) published.raise_order(copy_agent(thread), warp.copies_done[lane]);
+        if (program_->uses_cp_async)
+          published.raise_order(copy_agent(thread), warp.copies_done[lane]);
         location.join(published, home, cta.linear);
       }
     }

@@ -39,15 +39,18 @@ class RaceDetector final : public Observer {
   void on_warp_barrier(Warp& warp, std::uint32_t mask) override;
   void on_cluster_barrier(std::span<Cta* const> ctas) override;
   void on_mbarrier_init(Warp& warp, std::uint32_t lane, Cta& owner, Mbarrier& barrier) override;
-  void on_mbarrier_arrive(Warp& warp, std::uint32_t mask, Cta& owner, Mbarrier& barrier, Order order) override;
+  void on_mbarrier_arrive(Warp& warp, std::uint32_t mask, Cta& owner, Mbarrier& barrier,
+                          Order order) override;
   void on_mbarrier_copy_complete(Cta& owner, Mbarrier& barrier) override;
   void on_mbarrier_phase(Cta& owner, Mbarrier& barrier) override;
   void on_mbarrier_waited(Warp& warp, std::uint32_t mask, Cta& owner, Mbarrier& barrier) override;
   void on_proxy_fence(Warp& warp, std::uint32_t mask) override;
   void on_fence(Warp& warp, std::uint32_t mask, Scope scope) override;
   void on_cp_async_waited(Warp& warp, std::uint32_t lane, std::uint32_t finished) override;
-  void on_cp_async_arrive(Warp& warp, std::uint32_t lane, Cta& owner, Mbarrier& barrier, std::uint32_t group) override;
-  void on_bulk_waited(Warp& warp, std::uint32_t lane, std::uint32_t finished, bool read_only) override;
+  void on_cp_async_arrive(Warp& warp, std::uint32_t lane, Cta& owner, Mbarrier& barrier,
+                          std::uint32_t group) override;
+  void on_bulk_waited(Warp& warp, std::uint32_t lane, std::uint32_t finished,
+                      bool read_only) override;
 
  private:
   // What the threads of one warp know. A thread's own component is not stored in its clock: `now`
@@ -56,14 +59,14 @@ class RaceDetector final : public Observer {
     std::uint32_t now = 1;
     bool uniform = true;  // all lanes share known[0]
     std::array<Clock, 32> known;
-    std::array<std::uint32_t, 32> fenced_at{};       // `now` at the last fence.proxy.async
-    std::array<std::uint32_t, 32> copies_done{};     // own cp.async groups waited for
+    std::array<std::uint32_t, 32> fenced_at{};    // `now` at the last fence.proxy.async
+    std::array<std::uint32_t, 32> copies_done{};  // own cp.async groups waited for
     std::array<std::uint32_t, 32> copies_fenced{};
     std::array<std::uint32_t, 32> bulk_read_done{};  // own bulk groups
     std::array<std::uint32_t, 32> bulk_done{};
-    std::array<Clock, 32> at_fence;                  // known at the last memory fence
+    std::array<Clock, 32> at_fence;  // known at the last memory fence
     std::array<std::uint32_t, 32> fence_now{};
-    std::array<Clock, 32> seen_relaxed;              // read by relaxed accesses, not yet fenced
+    std::array<Clock, 32> seen_relaxed;  // read by relaxed accesses, not yet fenced
   };
   struct MbarrierState {
     Clock current, done;
@@ -84,11 +87,11 @@ class RaceDetector final : public Observer {
     CtaState* cta;
     WarpState* warp;
     std::uint32_t warp_index;
-    std::uint32_t lane;       // the accessing thread, or the one that issued the copy
-    std::uint32_t id;         // actor that performs it: the thread, or an agent
-    std::uint32_t id_cta;     // CTA that `id` belongs to
+    std::uint32_t lane;    // the accessing thread, or the one that issued the copy
+    std::uint32_t id;      // actor that performs it: the thread, or an agent
+    std::uint32_t id_cta;  // CTA that `id` belongs to
     std::uint32_t clock;
-    std::uint32_t site;       // with kStrongBit
+    std::uint32_t site;  // with kStrongBit
     bool is_agent;
     bool async_proxy;
   };
@@ -103,8 +106,8 @@ class RaceDetector final : public Observer {
     bool first_async, second_async, first_writes, second_writes;
     bool missing_fence, note, cross_cta;
     core::MemorySpace space;
-    std::string buffer;       // allocation name or shared variable
-    std::uint64_t begin, end; // shared offset, or offset in the allocation
+    std::string buffer;        // allocation name or shared variable
+    std::uint64_t begin, end;  // shared offset, or offset in the allocation
     std::uint64_t count;
   };
 
@@ -118,8 +121,10 @@ class RaceDetector final : public Observer {
   bool in_async_proxy(std::uint32_t actor) const { return actor >= first_mbarrier_; }
 
   // Clocks.
-  void release(CtaState& cta, std::uint32_t warp_index, std::uint32_t mask, Clock& into, std::uint32_t into_home);
-  void acquire(CtaState& cta, std::uint32_t warp_index, std::uint32_t mask, const Clock& from, std::uint32_t from_home);
+  void release(CtaState& cta, std::uint32_t warp_index, std::uint32_t mask, Clock& into,
+               std::uint32_t into_home);
+  void acquire(CtaState& cta, std::uint32_t warp_index, std::uint32_t mask, const Clock& from,
+               std::uint32_t from_home);
   void assign(CtaState& cta, std::uint32_t warp_index, std::uint32_t mask, const Clock& clock);
   void promote_relaxed(CtaState& cta, std::uint32_t warp_index, std::uint32_t mask);
   void synchronise(const AccessEvent& event);
@@ -129,18 +134,24 @@ class RaceDetector final : public Observer {
   bool fenced(const Actor& by, std::uint32_t actor, std::uint32_t clock, std::uint32_t cta) const;
   template <class Visit>
   void for_each_cell(const Place& place, std::uint64_t address, std::uint32_t bytes, Visit visit);
-  void check_write_before(const Actor& by, ShadowCell& cell, const Place& place, std::uint64_t offset, std::uint32_t bytes, bool writes);
-  void read_cell(const Actor& by, std::uint32_t lanes, ShadowCell& cell, const Place& place, std::uint64_t offset, std::uint32_t bytes);
-  void write_cell(const Actor& by, ShadowCell& cell, const Place& place, std::uint64_t offset, std::uint32_t bytes);
-  void check_reader(const Actor& by, const ReaderRecord& reader, const Place& place, std::uint64_t offset, std::uint32_t bytes);
+  void check_write_before(const Actor& by, ShadowCell& cell, const Place& place,
+                          std::uint64_t offset, std::uint32_t bytes, bool writes);
+  void read_cell(const Actor& by, std::uint32_t lanes, ShadowCell& cell, const Place& place,
+                 std::uint64_t offset, std::uint32_t bytes);
+  void write_cell(const Actor& by, ShadowCell& cell, const Place& place, std::uint64_t offset,
+                  std::uint32_t bytes);
+  void check_reader(const Actor& by, const ReaderRecord& reader, const Place& place,
+                    std::uint64_t offset, std::uint32_t bytes);
   void record_reader(const Actor& by, std::uint32_t lanes, ShadowCell& cell);
   bool read_dense(const AccessEvent& event, const Actor& by, const Place& place);
   std::uint32_t group_of(std::uint32_t site) const;
-  void found(core::RaceKind kind, const Actor& second, bool second_writes, std::uint32_t first_site, std::uint32_t first_actor,
-             std::uint32_t first_cta, bool first_writes, bool missing_fence, const Place& place, std::uint64_t offset, std::uint32_t bytes);
+  void found(core::RaceKind kind, const Actor& second, bool second_writes, std::uint32_t first_site,
+             std::uint32_t first_actor, std::uint32_t first_cta, bool first_writes,
+             bool missing_fence, const Place& place, std::uint64_t offset, std::uint32_t bytes);
 
   // Texts.
-  core::AccessSite describe(std::uint32_t site, std::uint32_t actor, std::uint32_t cta, bool writes, bool async) const;
+  core::AccessSite describe(std::uint32_t site, std::uint32_t actor, std::uint32_t cta, bool writes,
+                            bool async) const;
   std::string actor_text(std::uint32_t actor, std::uint32_t cta) const;
   std::string missing_edge(const Race& race) const;
 
@@ -157,10 +168,11 @@ class RaceDetector final : public Observer {
   std::unordered_map<std::uint32_t, ShadowMemory> global_;  // by allocation id
   Allocation* last_allocation_ = nullptr;
   ShadowMemory* last_shadow_ = nullptr;
-  std::uint64_t generation_ = 0;         // of shadow pages: a new one per launch and per CTA
+  std::uint64_t generation_ = 0;  // of shadow pages: a new one per launch and per CTA
   std::uint64_t launch_generation_ = 0;
   ReaderLists lists_;
-  std::unordered_map<std::uint64_t, std::pair<Clock, std::uint32_t>> locations_;  // of strong accesses
+  std::unordered_map<std::uint64_t, std::pair<Clock, std::uint32_t>>
+      locations_;  // of strong accesses
   std::map<std::tuple<int, std::uint32_t, std::uint32_t, bool, bool>, Race> races_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> slot_addresses_;  // (cta, slot)
 };

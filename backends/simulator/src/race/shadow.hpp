@@ -10,11 +10,12 @@
 
 namespace faultline::simulator {
 
-inline constexpr std::uint32_t kAgentBit = 0x80000000u;   // a reader that is an asynchronous agent
-inline constexpr std::uint32_t kStrongBit = 0x80000000u;  // of a site: a strong access (relaxed, volatile, atomic)
+inline constexpr std::uint32_t kAgentBit = 0x80000000u;  // a reader that is an asynchronous agent
+inline constexpr std::uint32_t kStrongBit =
+    0x80000000u;  // of a site: a strong access (relaxed, volatile, atomic)
 
 struct ReaderRecord {
-  std::uint32_t id = 0;    // 0: nobody; warp + 1, or (agent | kAgentBit) + 1
+  std::uint32_t id = 0;  // 0: nobody; warp + 1, or (agent | kAgentBit) + 1
   std::uint32_t clock = 0;
   std::uint32_t mask = 0;  // lanes
   std::uint32_t site = 0;
@@ -26,9 +27,9 @@ struct ShadowCell {
   std::uint32_t writer_clock = 0;
   std::uint32_t writer_site = 0;
   std::uint32_t writer_cta = 0;
-  ReaderRecord reader;       // one reader of the CTA that read last
-  std::uint32_t more = 0;    // further readers of that CTA: a list in ShadowPool, 0 = none
-  ReaderRecord foreign;      // one reader of another CTA, the latest
+  ReaderRecord reader;     // one reader of the CTA that read last
+  std::uint32_t more = 0;  // further readers of that CTA: a list in ShadowPool, 0 = none
+  ReaderRecord foreign;    // one reader of another CTA, the latest
 };
 
 // Lists of readers for cells that several warps read.
@@ -62,7 +63,8 @@ class ShadowMemory {
     if (pages_.size() < pages) pages_.resize(pages);
   }
   // The page of an offset with cells of at most 2^shift bytes, cleared if it is stale.
-  ShadowPage& page(std::uint64_t offset, std::uint32_t shift, std::uint64_t generation, ReaderLists& lists) {
+  ShadowPage& page(std::uint64_t offset, std::uint32_t shift, std::uint64_t generation,
+                   ReaderLists& lists) {
     auto& slot = pages_[offset / kPageBytes];
     if (slot == nullptr) slot = std::make_unique<ShadowPage>();
     ShadowPage& page = *slot;

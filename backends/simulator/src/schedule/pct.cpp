@@ -14,7 +14,8 @@ constexpr std::uint32_t kEventsToSpread = 4096;  // change points fall among so 
 class Pct final : public Policy {
  public:
   Pct(std::uint64_t seed, std::uint32_t depth) : random_(seed) {
-    for (std::uint32_t k = 1; k < depth; ++k) change_points_.push_back(random_.below(kEventsToSpread));
+    for (std::uint32_t k = 1; k < depth; ++k)
+      change_points_.push_back(random_.below(kEventsToSpread));
   }
   Choice next(const Choices& choices) override {
     Choice best;
@@ -63,6 +64,8 @@ class Pct final : public Policy {
 
 }  // namespace
 
-std::unique_ptr<Policy> make_pct(std::uint64_t seed, std::uint32_t depth) { return std::make_unique<Pct>(seed, depth); }
+std::unique_ptr<Policy> make_pct(std::uint64_t seed, std::uint32_t depth) {
+  return std::make_unique<Pct>(seed, depth);
+}
 
 }  // namespace faultline::simulator

@@ -22,7 +22,9 @@ class RandomBits {
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
     return z ^ (z >> 31);
   }
-  std::uint32_t below(std::uint32_t n) { return static_cast<std::uint32_t>((next() >> 32) * n >> 32); }
+  std::uint32_t below(std::uint32_t n) {
+    return static_cast<std::uint32_t>((next() >> 32) * n >> 32);
+  }
 
  private:
   std::uint64_t state_;
@@ -57,7 +59,8 @@ std::unique_ptr<Policy> make_round_robin(std::uint64_t seed);
 std::unique_ptr<Policy> make_random(std::uint64_t seed);
 std::unique_ptr<Policy> make_pct(std::uint64_t seed, std::uint32_t depth);
 std::unique_ptr<Policy> make_skew(std::uint64_t seed);
-std::unique_ptr<Policy> make_policy(core::SchedulePolicy policy, std::uint64_t seed, std::uint32_t pct_depth);
+std::unique_ptr<Policy> make_policy(core::SchedulePolicy policy, std::uint64_t seed,
+                                    std::uint32_t pct_depth);
 
 // Passes every choice on and writes it down.
 std::unique_ptr<Policy> make_recorder(Policy& inner, Schedule& schedule);

@@ -23,7 +23,9 @@ class Recorder final : public Policy {
     }
     return choice;
   }
-  std::size_t choose_split(const Warp& warp, std::size_t smallest) override { return inner_.choose_split(warp, smallest); }
+  std::size_t choose_split(const Warp& warp, std::size_t smallest) override {
+    return inner_.choose_split(warp, smallest);
+  }
   bool lands_early() override { return inner_.lands_early(); }
   std::uint64_t copy_priority() override { return inner_.copy_priority(); }
 
@@ -42,17 +44,23 @@ class Replayer final : public Policy {
       const Decision& wanted = schedule_[position_++];
       if (wanted.kind == Decision::Kind::copy) {
         for (std::size_t k = 0; k < choices.copies.size(); ++k) {
-          if (choices.copies[k].cta->linear == wanted.cta && choices.copies[k].number == wanted.index) return {true, k, 1};
+          if (choices.copies[k].cta->linear == wanted.cta &&
+              choices.copies[k].number == wanted.index)
+            return {true, k, 1};
         }
       } else {
         for (std::size_t k = 0; k < choices.warps.size(); ++k) {
-          if (choices.warps[k]->cta->linear == wanted.cta && choices.warps[k]->index == wanted.index) return {false, k, wanted.quantum};
+          if (choices.warps[k]->cta->linear == wanted.cta &&
+              choices.warps[k]->index == wanted.index)
+            return {false, k, wanted.quantum};
         }
       }
     }
     return other;
   }
-  std::size_t choose_split(const Warp& warp, std::size_t smallest) override { return inner_.choose_split(warp, smallest); }
+  std::size_t choose_split(const Warp& warp, std::size_t smallest) override {
+    return inner_.choose_split(warp, smallest);
+  }
   bool lands_early() override { return inner_.lands_early(); }
   std::uint64_t copy_priority() override { return inner_.copy_priority(); }
 
@@ -64,15 +72,20 @@ class Replayer final : public Policy {
 
 }  // namespace
 
-std::unique_ptr<Policy> make_recorder(Policy& inner, Schedule& schedule) { return std::make_unique<Recorder>(inner, schedule); }
-std::unique_ptr<Policy> make_replayer(Policy& inner, const Schedule& schedule) { return std::make_unique<Replayer>(inner, schedule); }
+std::unique_ptr<Policy> make_recorder(Policy& inner, Schedule& schedule) {
+  return std::make_unique<Recorder>(inner, schedule);
+}
+std::unique_ptr<Policy> make_replayer(Policy& inner, const Schedule& schedule) {
+  return std::make_unique<Replayer>(inner, schedule);
+}
 
-std::unique_ptr<Policy> make_policy(core::SchedulePolicy policy, std::uint64_t seed, std::uint32_t pct_depth) {
+std::unique_ptr<Policy> make_policy(core::SchedulePolicy policy, std::uint64_t seed,
+                                    std::uint32_t pct_depth) {
   switch (policy) {
-    case core::SchedulePolicy::round_robin: return make_round_robin(seed);
-    case core::SchedulePolicy::random: return make_random(seed);
-    case core::SchedulePolicy::pct: return make_pct(seed, pct_depth);
-    case core::SchedulePolicy::skew: return make_skew(seed);
+  case core::SchedulePolicy::round_robin: return make_round_robin(seed);
+  case core::SchedulePolicy::random: return make_random(seed);
+  case core::SchedulePolicy::pct: return make_pct(seed, pct_depth);
+  case core::SchedulePolicy::skew: return make_skew(seed);
   }
   return make_round_robin(seed);
 }
@@ -94,17 +107,22 @@ Schedule parse_schedule(std::string_view text) {
   const auto number = [&](std::string_view& rest) {
     std::uint32_t value = 0;
     const auto result = std::from_chars(rest.data(), rest.data() + rest.size(), value);
-    if (result.ec != std::errc()) throw core::UsageError("schedule: expected a number in '" + whole.substr(0, 80) + "'");
+    if (result.ec != std::errc())
+      throw core::UsageError("schedule: expected a number in '" + whole.substr(0, 80) + "'");
     rest.remove_prefix(static_cast<std::size_t>(result.ptr - rest.data()));
     return value;
   };
   const auto expect = [&](std::string_view& rest, char c) {
-    if (rest.empty() || rest[0] != c) throw core::UsageError(std::string("schedule: expected '") + c + "' in '" + whole.substr(0, 80) + "'");
+    if (rest.empty() || rest[0] != c)
+      throw core::UsageError(std::string("schedule: expected '") + c + "' in '" +
+                             whole.substr(0, 80) + "'");
     rest.remove_prefix(1);
   };
   while (!text.empty()) {
     Decision decision;
-    if (text[0] != 'w' && text[0] != 'c') throw core::UsageError("schedule: a decision starts with 'w' or 'c', got '" + std::string(text.substr(0, 10)) + "'");
+    if (text[0] != 'w' && text[0] != 'c')
+      throw core::UsageError("schedule: a decision starts with 'w' or 'c', got '" +
+                             std::string(text.substr(0, 10)) + "'");
     decision.kind = text[0] == 'c' ? Decision::Kind::copy : Decision::Kind::warp;
     text.remove_prefix(1);
     decision.cta = number(text);

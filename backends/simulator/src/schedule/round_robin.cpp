@@ -22,6 +22,8 @@ class RoundRobin final : public Policy {
 
 }  // namespace
 
-std::unique_ptr<Policy> make_round_robin(std::uint64_t seed) { return std::make_unique<RoundRobin>(seed); }
+std::unique_ptr<Policy> make_round_robin(std::uint64_t seed) {
+  return std::make_unique<RoundRobin>(seed);
+}
 
 }  // namespace faultline::simulator

@@ -37,8 +37,8 @@ struct Options {
   std::uint64_t step_budget = 200'000'000;  // visible operations and backward branches
   std::uint32_t pct_depth = 3;
   bool access_statistics = false;
-  bool record = false;              // keep the decisions in LaunchReport::schedule
-  const Schedule* replay = nullptr; // follow these decisions, then the policy
+  bool record = false;               // keep the decisions in LaunchReport::schedule
+  const Schedule* replay = nullptr;  // follow these decisions, then the policy
 };
 
 struct LaunchReport {
@@ -50,9 +50,9 @@ struct LaunchReport {
   std::uint64_t thread_instructions = 0;
   std::uint64_t warp_instructions = 0;
   std::uint64_t visible_steps = 0;
-  std::string output;    // what printf wrote
-  Schedule schedule;     // with Options::record
-  std::string token;     // policy, lateness and seed: "random/lazy/17"
+  std::string output;  // what printf wrote
+  Schedule schedule;   // with Options::record
+  std::string token;   // policy, lateness and seed: "random/lazy/17"
 };
 
 // Not thread-safe: one device per thread. Memory errors of the caller throw core::UsageError.
