@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# An edited header must reach the embedded PTX, cubin and source text: a stale kernel would be a test
-# of something that no longer exists. Edits a copy of SOURCE in BINARY, against the package in PREFIX.
+# An edited header must reach the embedded PTX, cubin and source text: a stale kernel would be a
+# test of something that no longer exists. Edits a copy of SOURCE in BINARY, against the package in
+# PREFIX.
 file(REMOVE_RECURSE "${BINARY}")
 file(COPY "${SOURCE}/" DESTINATION "${BINARY}/source")
 execute_process(
