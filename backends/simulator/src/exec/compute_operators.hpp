@@ -219,19 +219,24 @@ struct MadLow {
 struct MadHigh {
   template <class T>
   static T apply(T a, T b, T c) {
-    return static_cast<T>(MultiplyHigh::apply(a, b) + c);
+    using U = std::make_unsigned_t<T>;  // the sum wraps
+    return static_cast<T>(static_cast<U>(MultiplyHigh::apply(a, b)) + static_cast<U>(c));
   }
 };
 struct Mad24 {
   template <class T>
   static T apply(T a, T b, T c) {
-    return static_cast<T>(Multiply24::apply(a, b) + c);
+    using U = std::make_unsigned_t<T>;
+    return static_cast<T>(static_cast<U>(Multiply24::apply(a, b)) + static_cast<U>(c));
   }
 };
 struct Sad {
   template <class T>
   static T apply(T a, T b, T c) {
-    return static_cast<T>(c + (a < b ? b - a : a - b));
+    using U = std::make_unsigned_t<T>;
+    const U difference = a < b ? static_cast<U>(static_cast<U>(b) - static_cast<U>(a))
+                               : static_cast<U>(static_cast<U>(a) - static_cast<U>(b));
+    return static_cast<T>(static_cast<U>(c) + difference);
   }
 };
 struct FusedMultiplyAdd {

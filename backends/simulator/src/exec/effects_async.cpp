@@ -134,7 +134,8 @@ void cp_async_mbarrier_effect(Warp& warp, const Instruction& i, std::uint32_t ma
       Mbarrier& found = machine.find_mbarrier(warp, i, lane, *owner, offset);
       if (found.pending == 0)
         machine.fault(warp, i, lane,
-                      "mbarrier " + machine.shared_name(offset) + ": more arrivals than expected");
+                      "mbarrier " + machine.mbarrier_name(offset) +
+                          ": more arrivals than expected");
       for (Observer* observer : machine.observers())
         observer->on_cp_async_arrive(warp, lane, *owner, found, group);
       machine.mbarrier_arrive(*owner, found, 1);

@@ -90,7 +90,7 @@ class MbarrierOperation {
       }
       if (now == 0) {
         machine_.fault(warp_, i_, static_cast<std::uint32_t>(__builtin_ctz(r)),
-                       "mbarrier " + machine_.shared_name(offset_) +
+                       "mbarrier " + machine_.mbarrier_name(offset_) +
                            ": more arrivals than the expected " + std::to_string(barrier.expected) +
                            " in phase " + std::to_string(barrier.phase) + " (" +
                            std::to_string(barrier.pending_bytes) + " bytes still pending)");
@@ -106,7 +106,7 @@ class MbarrierOperation {
       if ((i_.variant & kMbarrierNoComplete) && total == barrier.pending) {
         machine_.fault(warp_, i_, static_cast<std::uint32_t>(__builtin_ctz(now)),
                        "mbarrier.arrive.noComplete would complete the phase of " +
-                           machine_.shared_name(offset_));
+                           machine_.mbarrier_name(offset_));
       }
       for (Observer* observer : machine_.observers())
         observer->on_mbarrier_arrive(warp_, now, owner_, barrier, i_.order);
@@ -131,7 +131,7 @@ class MbarrierOperation {
     barrier.pending_bytes += bytes;
     if (barrier.pending_bytes > kLargestCount) {
       machine_.fault(warp_, i_, lane,
-                     "mbarrier " + machine_.shared_name(offset_) +
+                     "mbarrier " + machine_.mbarrier_name(offset_) +
                          ": the transaction count overflows (" +
                          std::to_string(barrier.pending_bytes) + " > 1048575 bytes)");
     }

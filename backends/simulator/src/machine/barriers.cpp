@@ -100,7 +100,7 @@ Mbarrier& Machine::find_mbarrier(Warp& warp, const Instruction& i, std::uint32_t
   const auto it = owner.mbarriers.find(offset);
   if (it == owner.mbarriers.end()) {
     fault(warp, i, lane,
-          "mbarrier at shared " + shared_name(offset) + " is used before mbarrier.init");
+          "mbarrier at shared " + mbarrier_name(offset) + " is used before mbarrier.init");
   }
   return it->second;
 }
@@ -116,7 +116,7 @@ void Machine::mbarrier_complete_bytes(Cta& owner, Mbarrier& barrier, std::int64_
   barrier.pending_bytes -= bytes;
   if (barrier.pending_bytes < -((std::int64_t{1} << 20) - 1)) {
     throw Stop(core::ExecutionStatus::fault,
-               "mbarrier " + shared_name(barrier.address) + " of cta " +
+               "mbarrier " + mbarrier_name(barrier.address) + " of cta " +
                    std::to_string(owner.linear) + ": the transaction count underflows (" +
                    std::to_string(barrier.pending_bytes) + " bytes) at " + program_->where(site));
   }

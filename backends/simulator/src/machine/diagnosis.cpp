@@ -63,9 +63,10 @@ void Machine::deadlock(const char* reason) {
           line += " waits at barrier " + std::to_string(split.wait) + " at ";
           break;
         case SplitState::waiting_mbarrier:
-          line += " waits on mbarrier " +
-                  (split.wait == 0xffffffffu ? std::string("(several)") : shared_name(split.wait)) +
-                  " at ";
+          line +=
+              " waits on mbarrier " +
+              (split.wait == 0xffffffffu ? std::string("(several)") : mbarrier_name(split.wait)) +
+              " at ";
           break;
         }
         line += program_->where(i.site);

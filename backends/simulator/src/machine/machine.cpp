@@ -362,4 +362,16 @@ std::string Machine::shared_name(std::uint32_t offset) const {
   return inside == 0 ? best->name : best->name + "+" + std::to_string(inside);
 }
 
+// Arrays of mbarriers are indexed: "full[1]".
+std::string Machine::mbarrier_name(std::uint32_t offset) const {
+  for (const SharedVariable& variable : program_->shared) {
+    const std::uint32_t inside = offset - variable.offset;
+    if (offset >= variable.offset && inside < variable.size && variable.size > 8 &&
+        variable.size % 8 == 0 && inside % 8 == 0) {
+      return variable.name + "[" + std::to_string(inside / 8) + "]";
+    }
+  }
+  return shared_name(offset);
+}
+
 }  // namespace faultline::simulator

@@ -71,6 +71,7 @@ class Machine {
   [[noreturn]] void fault(const Warp& warp, const Instruction& instruction, std::uint32_t lane,
                           const std::string& what) const;
   std::string shared_name(std::uint32_t offset) const;
+  std::string mbarrier_name(std::uint32_t offset) const;
 
   std::uint64_t thread_instructions() const { return thread_instructions_; }
   std::uint64_t warp_instructions() const { return warp_instructions_; }
