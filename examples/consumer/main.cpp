@@ -4,19 +4,23 @@
 #include <cmath>
 
 #include "faultline/app/main.hpp"
+#include "faultline/reference/rounding.hpp"
 #include "rms_norm_kernels_modules.hpp"
 
 namespace core = faultline::core;
 namespace kernels = faultline::kernels;
+using faultline::reference::gamma_fp32;
 
 namespace {
 
 constexpr float kEpsilon = 1e-5f;
 
-// Expected values and acceptance bounds in double. The kernel adds cols squares in float in some
-// order, divides, takes a root, divides and multiplies twice: relative error at most (gamma_cols)/2
-// + 6 u, u = 2^-24 (the root halves the relative error of the sum; Higham, Accuracy and Stability,
-// section 3.1).
+// Expected values and bounds, both in double. The bound says where the kernel rounds: a square
+// passes through at most ceil(cols / 256) + 1 roundings in its thread, 5 in the warp and 8 across
+// warps; the division and + epsilon are 2 more. So mean + epsilon is off by at most gamma_m, m =
+// all of these, and the scale by 1 / sqrt(1 - gamma_m) and two roundings (root, reciprocal). The
+// product with x rounds once more. Rounding the result itself belongs to acceptance, not to the
+// bound.
 std::vector<core::ReferenceTensor> reference(const std::vector<core::Tensor>& inputs) {
   const auto rows = inputs[0].shape[0], cols = inputs[0].shape[1];
   const std::vector<double> x_values = inputs[0].to_doubles(), w_values = inputs[1].to_doubles();
@@ -31,8 +35,9 @@ std::vector<core::ReferenceTensor> reference(const std::vector<core::Tensor>& in
   const Eigen::ArrayXd scale =
       (x.square().rowwise().mean() + static_cast<double>(kEpsilon)).sqrt().inverse();
   expected = (x.colwise() * scale).rowwise() * w;
-  const double u = core::unit_roundoff(core::Dtype::f32), n = static_cast<double>(cols);
-  bound = expected.abs() * (0.5 * n * u / (1 - n * u) + 6 * u);
+  const double u = core::unit_roundoff(core::Dtype::f32);
+  const double sum = gamma_fp32(std::ceil(static_cast<double>(cols) / 256.0) + 1 + 5 + 8 + 2);
+  bound = expected.abs() * (std::pow(1 + u, 3) / std::sqrt(1 - sum) - 1);
   return {y};
 }
 
@@ -65,22 +70,26 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
   return plan;
 }
 
+core::ParameterSpec extent(const char* name, const char* description, const char* default_value) {
+  core::ParameterSpec parameter;
+  parameter.name = name;
+  parameter.description = description;
+  parameter.maximum = 65536;
+  parameter.default_value = default_value;
+  return parameter;
+}
+
 kernels::Subject rms_norm() {
   kernels::Subject subject;
   subject.name = "rms_norm";
   subject.description = "root-mean-square normalisation of rows, f32";
-  subject.problem_domain.parameters = {{.name = "rows",
-                                        .description = "rows, one block each",
-                                        .maximum = 65536,
-                                        .default_value = "16"},
-                                       {.name = "cols",
-                                        .description = "elements of a row",
-                                        .maximum = 65536,
-                                        .default_value = "1000"}};
+  subject.problem_domain.parameters = {extent("rows", "rows, one block each", "16"),
+                                       extent("cols", "elements of a row", "1000")};
   subject.config_domain = [](const std::string&) { return core::Domain{}; };
   subject.configs = [](const core::Problem&, const std::string&) {
     return std::vector<core::Config>{core::Config{}};
   };
+  // Around what the kernel's loop depends on: one column, and one off the 256 threads of a block.
   subject.verify_problems = [domain = subject.problem_domain](bool) {
     std::vector<core::Problem> problems;
     for (const char* line :
@@ -97,7 +106,23 @@ kernels::Subject rms_norm() {
        .is_mutant = true,
        .clean_twin = "clean",
        .required_finding = core::FindingClass::race_shared}};
+  subject.numeric_plan = [](const core::Problem&) {
+    return std::vector<kernels::RoundingPoint>{
+        {.name = "sum_c x[r][c]^2", .reduction = "cols: chain of a thread, warp tree, warps"},
+        {.name = "1 / sqrt(mean + epsilon)"},
+        {.name = "y[r][c]"}};
+  };
   subject.plan = plan;
+  subject.lengths = [](const core::Problem& problem, const std::string&, const core::Config&) {
+    return kernels::TileLengths{.tile_k = 256,
+                                .reduction = problem.values.integer("cols"),
+                                .tile_rows = 1,
+                                .rows = problem.values.integer("rows")};
+  };
+  subject.traffic_bytes = [](const core::Problem& problem) {
+    const std::int64_t rows = problem.values.integer("rows"), cols = problem.values.integer("cols");
+    return 4.0 * static_cast<double>(2 * rows * cols + cols);
+  };
   return subject;
 }
 

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules about the text of the tree, checked by ctest and by pre-commit.
 
-    check_tree.py layering|text|format|selftest [--root DIR] [--clang-format PROGRAM]
+    check_tree.py layering|text|quotes|format|selftest [--root DIR] [--clang-format PROGRAM]
 
 layering  a component includes only the components that ALLOWED below names
 text      ASCII, lines of at most 100 columns, SPDX line, #pragma once, nothing of FORBIDDEN
+quotes    indented lines of a page that says <!-- quotes: FOLDER --> occur in a file of FOLDER
 format    clang-format has nothing to change in .hpp and .cpp (kernels are laid out by hand)
 selftest  each rule reports a violation planted for it, and is silent about its correct twin
 
@@ -55,6 +56,7 @@ FORBIDDEN = {
     "/Us" "ers/": "a path of somebody's machine",
 }
 
+QUOTES = re.compile(r"^<!-- quotes: (\S+) -->$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:<([^>]+)>|"([^"]+)")')
 
 
@@ -175,6 +177,26 @@ def check_text(root, files):
         yield "no file was found: nothing checked is not success"
 
 
+def check_quotes(root, files):
+    for page in (path for path in files if path.suffix == ".md"):
+        lines = (root / page).read_text(errors="replace").splitlines()
+        folders = [match.group(1) for line in lines if (match := QUOTES.match(line))]
+        if not folders:
+            continue
+        originals = {
+            line.strip() for path in files if path.as_posix().startswith(folders[0] + "/")
+            for line in (root / path).read_text(errors="replace").splitlines()
+        }
+        quoted = 0
+        for number, line in enumerate(lines, 1):
+            if line.startswith("    ") and line.strip() != "...":
+                quoted += 1
+                if line.strip() not in originals:
+                    yield f"{page.as_posix()}:{number}: no line of {folders[0]} is: {line.strip()}"
+        if quoted == 0:
+            yield f"{page.as_posix()}:1: quotes nothing of {folders[0]}"
+
+
 def check_format(root, files, clang_format):
     sources = [path.as_posix() for path in files if path.suffix in {".hpp", ".cpp"}]
     if not sources:
@@ -223,6 +245,12 @@ PLANTED = [
     ("text", {"a/x.cpp": SPDX + "int x; \n"}, "white space"),
     ("text", {"a/x.cpp": SPDX + "int x;"}, "no newline"),
     ("text", {"LICENSE": ""}, "nothing checked"),
+    ("quotes", {"d.md": "<!-- quotes: e -->\n    x = 1;\n    ...\n", "e/m.cpp": " x = 1;\n"}, None),
+    ("quotes", {"d.md": "<!-- quotes: e -->\n    x = 2;\n", "e/m.cpp": "x = 1;\n"},
+     "d.md:2: no line of e is: x = 2;"),
+    ("quotes", {"d.md": "<!-- quotes: e -->\n    x = 1;\n", "f/m.cpp": "x = 1;\n"}, "d.md:2"),
+    ("quotes", {"d.md": "<!-- quotes: e -->\nx = 1;\n", "e/m.cpp": "x = 1;\n"}, "quotes nothing"),
+    ("quotes", {"d.md": "    not a quoting page\n"}, None),
 ] + [("text", {"CMakeLists.txt": f"# {token}\n"}, f"'{token}'") for token in FORBIDDEN]
 
 
@@ -240,12 +268,12 @@ def selftest():
                 yield f"planted case {number} ({rule}): no finding with '{expected}' in {found}"
 
 
-RULES = {"layering": check_layering, "text": check_text}
+RULES = {"layering": check_layering, "text": check_text, "quotes": check_quotes}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("rule", choices=["layering", "text", "format", "selftest"])
+    parser.add_argument("rule", choices=[*RULES, "format", "selftest"])
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2])
     parser.add_argument("--clang-format", default="clang-format")
     options = parser.parse_args()

@@ -18,21 +18,21 @@ namespace faultline::kernels {
 
 /// One named intermediate of a kernel and where it rounds: the tolerance is derived from these.
 struct RoundingPoint {
-  std::string name;                       ///< "q_tile = q * exp(gk)"
+  std::string name{};                     ///< "q_tile = q * exp(gk)"
   core::Dtype stored = core::Dtype::f32;  ///< may equal the problem's dtype
   core::Dtype accumulate = core::Dtype::f32;
-  std::string reduction;  ///< length as text, e.g. "dk", "" when none
+  std::string reduction{};  ///< length as text, e.g. "dk", "" when none
 };
 
 /// A clean implementation or a mutant of one.
 struct Variant {
-  std::string name;
-  std::string description;  ///< one line; for mutants the defect and its origin
+  std::string name{};
+  std::string description{};  ///< one line; for mutants the defect and its origin
   bool is_mutant = false;
-  std::string clean_twin;  ///< mutants: the variant it differs from in one defect
-  std::optional<core::FindingClass> required_finding;  ///< mutants: the class it must get
+  std::string clean_twin{};  ///< mutants: the variant it differs from in one defect
+  std::optional<core::FindingClass> required_finding{};  ///< mutants: the class it must get
   /// Mutants: problem and config values at which it shows.
-  std::vector<core::Assignment::Value> shows_at;
+  std::vector<core::Assignment::Value> shows_at{};
 };
 
 /// Lengths that diagnosis compares failures with (tail, missed rows). 0 = does not apply.
@@ -40,6 +40,8 @@ struct TileLengths {
   std::int64_t tile_k = 0, reduction = 0, tile_rows = 0, rows = 0;
 };
 
+/// What a project registers. Every function is required: the registry refuses a subject that lacks
+/// one, and says which.
 struct Subject {
   std::string name;
   std::string description;
