@@ -22,6 +22,36 @@ void add_words(CLI::App& command, Options& options, const char* what) {
   command.add_option("words", options.words, what)->type_name("");
 }
 
+// A whole number in decimal, all of it: CLI11 would take "-5" for 2^64 - 5.
+std::uint64_t parse_count(const std::string& flag, const std::string& text, std::uint64_t minimum,
+                          std::uint64_t maximum) {
+  std::uint64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || rest != end || value < minimum || value > maximum) {
+    throw core::UsageError(
+        fmt::format("{} {}: a whole number from {} to {} is needed", flag, text, minimum, maximum));
+  }
+  return value;
+}
+
+template <class Number>
+CLI::Option* add_count(CLI::App& command, const std::string& flag, Number& target,
+                       const std::string& description, std::uint64_t minimum,
+                       std::uint64_t maximum) {
+  return command
+      .add_option_function<std::string>(
+          flag,
+          [&target, flag, minimum, maximum](const std::string& text) {
+            target = static_cast<Number>(parse_count(flag, text, minimum, maximum));
+          },
+          description)
+      ->type_name("N");
+}
+
+constexpr std::uint64_t kAnyCount = ~std::uint64_t{0};
+constexpr std::uint64_t kMaxTrials = std::uint64_t{1} << 40;
+
 void add_common(CLI::App& command, Options& options) {
   command.add_option("--backend", options.backend, "where trials run: auto, cuda or simulator")
       ->check(CLI::IsMember({"auto", "cuda", "simulator"}))
@@ -30,8 +60,8 @@ void add_common(CLI::App& command, Options& options) {
                      "variant or mutant; the same as SUBJECT@VARIANT");
   command.add_option("--config", options.config,
                      "launch tunables, k=v (repeatable, or comma-separated)");
-  command.add_option("--seed", options.seed, "campaign seed: inputs and schedules follow from it")
-      ->capture_default_str();
+  add_count(command, "--seed", options.seed,
+            "campaign seed (default 1): inputs and schedules follow from it", 0, kAnyCount);
   command.add_option("--data", options.data, "inputs: normal, exact (small integers) or address")
       ->capture_default_str();
   command.add_option_function<std::string>(
@@ -57,11 +87,10 @@ void add_common(CLI::App& command, Options& options) {
   command.add_flag("-v,--verbose", options.verbosity, "more detail (repeatable)");
   command.add_option("--color", options.color, "auto, always or never (NO_COLOR is honoured)")
       ->check(CLI::IsMember({"auto", "always", "never"}));
-  command.add_option("--width", options.width,
-                     "columns of terminal output (default: the terminal's)");
+  add_count(command, "--width", options.width,
+            "columns of terminal output (default: the terminal's)", 20, 1000);
   command.add_option("--run", options.run_dir,
-                     "keep the record and the finished arms in this folder");
-  command.add_option("--resume", options.resume_dir, "go on with the run kept in this folder");
+                     "keep the record in this folder (run.json), rewritten while the run goes on");
   for (const char* format : {"json", "html"}) {
     command.add_option_function<std::string>(
         std::string("--") + format,
@@ -150,38 +179,31 @@ Parsed parse_command_line(int argc, char** argv) {
   CLI::App* race =
       command("race", "simulator: happens-before races and deadlocks, both sites", Command::race);
   add_words(*race, options, "SUBJECT[@VARIANT] [k=v ...] or FILE.ptx");
-  race->add_option("--schedules", options.schedules,
-                   "schedules to run (default: 4 for a subject, 12 for a file)");
+  add_count(*race, "--schedules", options.schedules,
+            "schedules to run (default: 4 for a subject, 12 for a file)", 1, kMaxTrials);
   race->add_option("--entry", options.entry, "FILE.ptx: kernel to run");
   race->add_option("--grid", options.grid, "FILE.ptx: grid, X or X,Y,Z")->capture_default_str();
   race->add_option("--block", options.block, "FILE.ptx: block, X or X,Y,Z")->capture_default_str();
-  race->add_option("--shared", options.shared_bytes, "FILE.ptx: dynamic shared memory in bytes");
+  add_count(*race, "--shared", options.shared_bytes, "FILE.ptx: dynamic shared memory in bytes", 0,
+            232448);
   race->add_option("--arg", options.arguments,
                    "FILE.ptx: arguments in order: buffer:BYTES, i32:N, i64:N, f32:X, f64:X");
   CLI::App* replay = command("replay", "rerun the trial that a token names", Command::replay);
   add_words(*replay, options, "TOKEN");
-  replay->add_option("--repeats", options.repeats,
-                     "CUDA: executions (default 1000); the rate is printed");
+  add_count(*replay, "--repeats", options.repeats,
+            "CUDA: executions (default 1000); the rate is printed", 1, kMaxTrials);
   CLI::App* bench = command("bench", "steady-state time against the baseline, bandwidth, % of peak",
                             Command::bench);
   add_words(*bench, options, "SUBJECT[@VARIANT] [k=v ...]");
-  bench->add_option("--samples", options.samples, "timing samples per row (default 30)");
+  add_count(*bench, "--samples", options.samples, "timing samples per row (default 30)", 3, 100000);
   CLI::App* doctor = command(
       "doctor", "toolkit, driver, devices, what will and will not run, and why", Command::doctor);
 
   for (CLI::App* sub : {stress, verify, race}) {
-    sub->add_option_function<std::uint64_t>(
-           "--trials",
-           [&options](std::uint64_t n) {
-             if (n == 0) {
-               throw core::UsageError("--trials 0 would test nothing: at least 1 is needed");
-             }
-             options.trials = n;
-             options.trials_given = true;
-           },
-           sub == stress ? "trials per arm on CUDA; over all arms together on the simulator"
-                         : "trials per cell")
-        ->type_name("N");
+    add_count(*sub, "--trials", options.trials,
+              sub == stress ? "trials per arm on CUDA; over all arms together on the simulator"
+                            : "trials per cell",
+              1, kMaxTrials);
   }
   for (CLI::App* sub : {verify, stress, race, replay, bench}) add_common(*sub, options);
   doctor->add_option("--color", options.color)->check(CLI::IsMember({"auto", "always", "never"}));

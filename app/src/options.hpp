@@ -25,8 +25,7 @@ struct Options {
   std::string data = "normal";
   std::string plan;          ///< names of arms, comma-separated; empty: the default plan
   std::uint64_t trials = 0;  ///< 0 only when not given
-  bool trials_given = false;
-  double budget_s = 0.0;  ///< 0: none
+  double budget_s = 0.0;     ///< 0: none
   double timeout_s = 60.0;
   bool lenient = false;
   bool no_race = false;
@@ -35,7 +34,7 @@ struct Options {
   int verbosity = 0;
   std::string color = "auto";
   int width = 0;  ///< 0: from the terminal
-  std::string run_dir, resume_dir;
+  std::string run_dir;
   std::map<std::string, std::string> reports;  ///< format -> path or "-"
   std::uint64_t schedules = 0;                 ///< race: how many; 0 = default
   std::uint64_t samples = 0;                   ///< bench

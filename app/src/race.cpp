@@ -160,7 +160,7 @@ int race_command(const Context& context) {
   Work work(context);
   stress::RaceOptions race;
   if (options.schedules > 0) race.trials = options.schedules;
-  if (options.trials_given) race.trials = options.trials;
+  if (options.trials > 0) race.trials = options.trials;
   race.seed = options.seed;
   race.data = options.data_mode();
   race.mode = options.lenient ? core::RaceMode::lenient : core::RaceMode::strict;

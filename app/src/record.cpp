@@ -111,6 +111,21 @@ void Run::add_replay_lines() {
   for (const auto& config : record_.evidence.configs) add(config.token);
 }
 
+std::function<void(const core::Evidence&)> Run::checkpoint() {
+  if (context_.options.run_dir.empty()) return {};
+  static constexpr std::chrono::seconds kBetweenWrites{2};
+  return [this,
+          last = std::chrono::steady_clock::time_point()](const core::Evidence& evidence) mutable {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last < kBetweenWrites) return;
+    last = now;
+    core::RunRecord partial = record_;
+    partial.evidence = evidence;
+    partial.verdict = diagnosis::diagnose(evidence);
+    reports::write_output(context_.options.run_dir + "/run.json", core::to_json(partial));
+  };
+}
+
 int Run::finish(core::Evidence evidence) {
   record_.evidence = std::move(evidence);
   record_.verdict = diagnosis::diagnose(record_.evidence);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,10 @@ class Run {
   void identify(const kernels::ResolvedTrial& trial);
   void use_backend(const core::BackendInfo& info);
   void use_modules(const core::Program& program);
+
+  /// With --run: keeps the record of unfinished work on disk, at most every few seconds. Otherwise
+  /// empty.
+  std::function<void(const core::Evidence&)> checkpoint();
 
   /// Diagnose, add excerpts and replay lines, print, write the reports; the exit code.
   int finish(core::Evidence evidence);

@@ -57,7 +57,9 @@ int stress_command(const Context& context) {
   if (options.verbosity > 0) fmt::print(stderr, "{}\n", run.record().analysis_plan);
 
   Work work(context);
-  core::Evidence evidence = stress::run_campaign(*backend, trial, plan, work.run_options());
+  stress::RunOptions run_options = work.run_options();
+  run_options.checkpoint = run.checkpoint();
+  core::Evidence evidence = stress::run_campaign(*backend, trial, plan, run_options);
   work.finish();
   return run.finish(std::move(evidence));
 }

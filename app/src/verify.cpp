@@ -27,7 +27,7 @@ int verify_command(const Context& context) {
     run.record().problem = fmt::format("{} ({} problems)", first.subject->name, problems.size());
 
   stress::VerifyOptions verify;
-  if (options.trials_given) verify.trials = options.trials;
+  if (options.trials > 0) verify.trials = options.trials;
   verify.seed = options.seed;
   verify.data = options.data_mode();
   verify.race = race_mode(options);

@@ -125,6 +125,14 @@ void pair_arms(core::Evidence& evidence) {
   }
 }
 
+/// What an arm has given so far, if it has run at all.
+void add_arm(core::Evidence& evidence, const Campaign& campaign, const core::TrialPlan& trial,
+             const Arm& arm) {
+  if (!arm.any_block) return;
+  evidence.arms.push_back(
+      detail::make_arm(evidence.backend, trial, campaign.request_for(arm), arm.result));
+}
+
 bool runs_as_arm(diagnosis::Experiment::Kind kind) {
   return kind == diagnosis::Experiment::Kind::repeat_fixed_inputs ||
          kind == diagnosis::Experiment::Kind::memory_stress;
@@ -144,13 +152,15 @@ core::Evidence run_campaign(core::Backend& backend, const kernels::ResolvedTrial
     for (Arm& arm : arms) {
       const std::uint64_t end = arm.planned.trials * (round + 1) / rounds;
       campaign.run_block(arm, end - arm.started);
+      if (options.checkpoint) {
+        core::Evidence so_far = evidence;
+        for (const Arm& finished : arms) add_arm(so_far, campaign, trial.plan, finished);
+        so_far.interrupted = true;
+        options.checkpoint(so_far);
+      }
     }
   }
-  for (Arm& arm : arms) {
-    if (!arm.any_block) continue;
-    evidence.arms.push_back(detail::make_arm(evidence.backend, trial.plan,
-                                             campaign.request_for(arm), std::move(arm.result)));
-  }
+  for (const Arm& arm : arms) add_arm(evidence, campaign, trial.plan, arm);
 
   constexpr int kFollowUps = 2;
   for (int i = 0; i < kFollowUps && !detail::stopped(options); ++i) {
@@ -161,8 +171,7 @@ core::Evidence run_campaign(core::Backend& backend, const kernels::ResolvedTrial
     campaign.run_block(arm, next->trials);
     if (!arm.any_block) break;
     if (arm.result.note.empty()) arm.result.note = next->reason;
-    evidence.arms.push_back(detail::make_arm(evidence.backend, trial.plan,
-                                             campaign.request_for(arm), std::move(arm.result)));
+    add_arm(evidence, campaign, trial.plan, arm);
   }
 
   if (evidence.backend_is_model && !evidence.arms.empty() && !detail::stopped(options)) {

@@ -24,8 +24,11 @@ struct Progress {
 struct RunOptions {
   const std::atomic<bool>* stop = nullptr;        ///< set by Ctrl-C: finish the trial and return
   std::function<void(const Progress&)> progress;  ///< called from the running thread
-  std::uint32_t capture_limit = 16;               ///< failing trials kept per arm or config
-  double timeout_s = 60.0;                        ///< of one execution
+  /// Campaigns: the evidence so far, after each block of trials; keep it, and a crash loses no
+  /// finished trial. Costs a copy of the arms each time.
+  std::function<void(const core::Evidence&)> checkpoint;
+  std::uint32_t capture_limit = 16;  ///< failing trials kept per arm or config
+  double timeout_s = 60.0;           ///< of one execution
 };
 
 /// Run all arms. An arm that throws is recorded with its reason and the others go on. When `stop`
