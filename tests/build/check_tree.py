@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules about the text of the tree, checked by ctest and by pre-commit.
 
-    check_tree.py layering|text|quotes|format|selftest [--root DIR] [--clang-format PROGRAM]
+    check_tree.py layering|text|quotes|links|format|selftest [--root DIR]
 
 layering  a component includes only the components that ALLOWED below names
 text      ASCII, lines of at most 100 columns, SPDX line, #pragma once, nothing of FORBIDDEN
 quotes    indented lines of a page that says <!-- quotes: FOLDER --> occur in a file of FOLDER
+links     what a page links to in this tree is there
 format    clang-format has nothing to change in .hpp and .cpp (kernels are laid out by hand)
 selftest  each rule reports a violation planted for it, and is silent about its correct twin
 
@@ -56,6 +57,7 @@ FORBIDDEN = {
     "/Us" "ers/": "a path of somebody's machine",
 }
 
+LINK = re.compile(r"\]\(([^)\s]+)\)")
 QUOTES = re.compile(r"^<!-- quotes: (\S+) -->$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:<([^>]+)>|"([^"]+)")')
 
@@ -197,6 +199,18 @@ def check_quotes(root, files):
             yield f"{page.as_posix()}:1: quotes nothing of {folders[0]}"
 
 
+def check_links(root, files):
+    for page in (path for path in files if path.suffix == ".md"):
+        lines = (root / page).read_text(errors="replace").splitlines()
+        for number, line in enumerate(lines, 1):
+            for target in LINK.findall("" if line.startswith("    ") else line):
+                path = target.split("#")[0]
+                if re.match(r"[a-z]+:", target) or not path:
+                    continue
+                if not (root / page.parent / path).exists():
+                    yield f"{page.as_posix()}:{number}: there is no {target}"
+
+
 def check_format(root, files, clang_format):
     sources = [path.as_posix() for path in files if path.suffix in {".hpp", ".cpp"}]
     if not sources:
@@ -251,6 +265,8 @@ PLANTED = [
     ("quotes", {"d.md": "<!-- quotes: e -->\n    x = 1;\n", "f/m.cpp": "x = 1;\n"}, "d.md:2"),
     ("quotes", {"d.md": "<!-- quotes: e -->\nx = 1;\n", "e/m.cpp": "x = 1;\n"}, "quotes nothing"),
     ("quotes", {"d.md": "    not a quoting page\n"}, None),
+    ("links", {"a/d.md": "[x](../e.md#y), [z](#y), [w](https://w.org)\n", "e.md": ""}, None),
+    ("links", {"a/d.md": "[x](e.md)\n", "e.md": ""}, "a/d.md:1: there is no e.md"),
 ] + [("text", {"CMakeLists.txt": f"# {token}\n"}, f"'{token}'") for token in FORBIDDEN]
 
 
@@ -268,7 +284,9 @@ def selftest():
                 yield f"planted case {number} ({rule}): no finding with '{expected}' in {found}"
 
 
-RULES = {"layering": check_layering, "text": check_text, "quotes": check_quotes}
+RULES = {
+    "layering": check_layering, "text": check_text, "quotes": check_quotes, "links": check_links,
+}
 
 
 def main():
