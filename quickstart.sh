@@ -152,8 +152,11 @@ fi
 say "configure (preset $preset)"
 cmake --preset "$preset" "${options[@]}" ||
   fail 1 "the configuration failed; its last lines say why"
-say "build with $jobs job(s)"
-cmake --build "build/$preset" --parallel "$jobs" ||
+# The demonstration needs the command only; without the subjects there is none, so all is built.
+target=all
+[[ $action == run && -n $nvcc ]] && target=faultline
+say "build $target with $jobs job(s)"
+cmake --build "build/$preset" --target "$target" --parallel "$jobs" ||
   fail 1 "the build failed; the first error is above"
 
 if [[ $action == test ]]; then
@@ -184,13 +187,13 @@ demonstrate() {
   fi
   [[ -s $html ]] || fail 1 "gla_decode@$variant left no report at $html"
   local verdict
-  verdict=$(grep -m 1 -i -E 'verdict|pass|fail' "$reports/gla_decode-$variant.txt" || true)
-  verdicts+=("gla_decode@$variant: ${verdict:-exit code $code}")
+  read -r verdict <"$reports/gla_decode-$variant.txt" || fail 1 "gla_decode@$variant printed nothing"
+  verdicts+=("$verdict")
   verdicts+=("    report: $PWD/$html")
 }
 
 demonstrate 1 shared_buffer
-demonstrate 0 clean
+demonstrate 0 pipelined
 
 say "verdicts (the first variant has a planted race, the second is the correct kernel)"
 printf '%s\n' "${verdicts[@]}"
