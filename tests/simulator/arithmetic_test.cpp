@@ -141,6 +141,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"add.f16 %rs3, %rs0, %rs1; cvt.u32.u16 %r9, %rs3;", {0x3c00, 0x4000}, 0x4200},
         Case{"fma.rn.bf16x2 %r9, %r0, %r1, %r2;", {0x3f803f80, 0x40004000, 0x3f803f80}, 0x40404040},
         Case{"fma.rn.relu.f16x2 %r9, %r0, %r1, %r2;", {0x3c003c00, 0xbc003c00, 0}, 0x00003c00},
+        Case{"copysign.f32 %r9, %r0, %r1;", {f(-0.0f), f(3)}, f(-3)},
+        Case{"testp.subnormal.f32 %p0, %r0; selp.b32 %r9, 1, 2, %p0;", {1}, 1},
+        Case{"testp.number.f32 %p0, %r0; selp.b32 %r9, 1, 2, %p0;", {f(NAN)}, 2},
         Case{"neg.bf16x2 %r9, %r0;", {0x3f80bf80}, 0xbf803f80u},
         Case{"abs.f16x2 %r9, %r0;", {0xbc00c000}, 0x3c004000}));
 

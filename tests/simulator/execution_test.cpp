@@ -329,8 +329,9 @@ TEST(Mbarriers, DeadlockSaysWhoWaitsForWhat) {
     @!%p1 bra WAIT;)",
                                  kMbarrier));
   EXPECT_EQ(run.report.status, ExecutionStatus::deadlock);
-  EXPECT_THAT(run.report.message, HasSubstr("waits on mbarrier full[0] at kernels/test.cu:91: phase "
-                                            "0, 1 of 1 arrivals, 64 bytes pending"));
+  EXPECT_THAT(run.report.message,
+              HasSubstr("waits on mbarrier full[0] at kernels/test.cu:91: phase "
+                        "0, 1 of 1 arrivals, 64 bytes pending"));
 }
 
 TEST(Mbarriers, MisuseIsAFault) {

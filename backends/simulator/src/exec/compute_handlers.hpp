@@ -228,6 +228,26 @@ static void compare_set(u8* r, const Instruction& i, u32 mask) {
   for_each_lane(mask, [&](int l) { d[l] = (value >> l) & 1 ? truth : 0; });
 }
 template <class T>
+static void test_class(u8* r, const Instruction& i, u32 mask) {
+  const T* a = lanes_of<T>(r, i.s[0]);
+  u32 value = 0;
+  for (u32 l = 0; l < 32; ++l) {
+    const T x = a[l];
+    const bool is_nan = x != x;
+    const bool is_infinite = !is_nan && x - x != T(0);
+    const T magnitude = Absolute::apply(x);
+    const bool is_normal = magnitude >= std::numeric_limits<T>::min() && !is_infinite && !is_nan;
+    const bool answers[6] = {!is_nan && !is_infinite,
+                             is_infinite,
+                             !is_nan,
+                             is_nan,
+                             is_normal,
+                             magnitude > T(0) && magnitude < std::numeric_limits<T>::min()};
+    value |= static_cast<u32>(answers[i.variant]) << l;
+  }
+  assign(predicate_at(r, i.d[0]), mask, value);
+}
+template <class T>
 static void select(u8* r, const Instruction& i, u32 mask) {
   T* d = lanes_of<T>(r, i.d[0]);
   const T* a = lanes_of<T>(r, i.s[0]);

@@ -230,6 +230,12 @@ struct Mad24 {
     return static_cast<T>(static_cast<U>(Multiply24::apply(a, b)) + static_cast<U>(c));
   }
 };
+struct CopySign {  // the sign of a on the value of b
+  template <class T>
+  static T apply(T a, T b) {
+    return std::copysign(b, a);
+  }
+};
 struct Sad {
   template <class T>
   static T apply(T a, T b, T c) {

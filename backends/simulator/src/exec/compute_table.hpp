@@ -205,6 +205,10 @@ static ComputeHandler select_float(const ComputeKey& key) {
   case ComputeOp::ex2:
     if (key.type == Scalar::f32) return special<Ex2>(key);
     return half_handler<HalfOp::ex2>(key.type);
+  case ComputeOp::copysign:
+    return key.type == Scalar::f32 ? binary<float, CopySign> : binary<double, CopySign>;
+  case ComputeOp::test_class:
+    return key.type == Scalar::f32 ? test_class<float> : test_class<double>;
   case ComputeOp::tanh:
     if (key.type == Scalar::f32) return special<Tanh>(key);
     return half_handler<HalfOp::tanh>(key.type);

@@ -176,7 +176,8 @@ void issue_bulk(Warp& warp, const Instruction& i, std::uint32_t lane, BulkCopy b
     as_shared.space = Space::shared;
     const std::uint32_t offset = shared_offset(warp, as_shared, lane, address, 8, owner);
     Mbarrier& barrier = machine.find_mbarrier(warp, i, lane, *owner, offset);
-    if (machine.observed()) notify_shared(warp, i, 1u << lane, *owner, offset, 8, AccessKind::read);
+    if (machine.observed())
+      notify_shared(warp, i, 1u << lane, *owner, offset, 8, AccessKind::barrier_use);
     event.agent = CopyAgent::mbarrier;
     event.mbarrier = &barrier;
     copy.complete = [&warp, &i, &machine, owner, offset, lane, bytes = bulk.bytes,

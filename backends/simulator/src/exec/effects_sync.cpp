@@ -58,7 +58,7 @@ class MbarrierOperation {
 
   void invalidate(std::uint32_t lanes) {
     const auto lane = static_cast<std::uint32_t>(__builtin_ctz(lanes));
-    notify(lane, AccessKind::write);
+    notify(lane, AccessKind::barrier_end);
     machine_.find_mbarrier(warp_, i_, lane, owner_, offset_);
     owner_.mbarriers.erase(offset_);
   }
@@ -118,7 +118,8 @@ class MbarrierOperation {
   Mbarrier& find(std::uint32_t lanes) {
     const auto lane = static_cast<std::uint32_t>(__builtin_ctz(lanes));
     Mbarrier& barrier = machine_.find_mbarrier(warp_, i_, lane, owner_, offset_);
-    if (machine_.observed()) notify_shared(warp_, i_, lanes, owner_, offset_, 8, AccessKind::read);
+    if (machine_.observed())
+      notify_shared(warp_, i_, lanes, owner_, offset_, 8, AccessKind::barrier_use);
     return barrier;
   }
   void notify(std::uint32_t lane, AccessKind kind) {

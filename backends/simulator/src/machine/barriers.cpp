@@ -163,7 +163,7 @@ bool Machine::mbarrier_ready(Warp& warp, const Instruction& i, std::uint32_t mas
     if (owner != warp.cta)
       fault(warp, i, lane, "waiting on an mbarrier of another CTA is not allowed");
     Mbarrier& barrier = find_mbarrier(warp, i, lane, *owner, offset);
-    if (observed()) notify_shared(warp, i, same, *owner, offset, 8, AccessKind::read);
+    if (observed()) notify_shared(warp, i, same, *owner, offset, 8, AccessKind::barrier_use);
     std::uint32_t done = 0;
     for (std::uint32_t r = same; r != 0; r &= r - 1) {
       const auto l = static_cast<std::uint32_t>(__builtin_ctz(r));

@@ -68,6 +68,7 @@ void AccessStatisticsCollector::begin(std::shared_ptr<const Program> program) {
 }
 
 void AccessStatisticsCollector::on_access(const AccessEvent& event) {
+  if (event.kind == AccessKind::barrier_use || event.kind == AccessKind::barrier_end) return;
   Counts& counts = by_site_[event.instruction->site];
   ++counts.requests;
   counts.write = event.kind != AccessKind::read;

@@ -10,7 +10,16 @@
 
 namespace faultline::simulator {
 
-enum class AccessKind : std::uint8_t { read, write, atomic };
+enum class AccessKind : std::uint8_t {
+  read,
+  write,  // mbarrier.init too: it needs order like any write
+  atomic,
+  barrier_use,  // mbarrier operations on an initialised object; they never race with each other
+  barrier_end,  // mbarrier.inval
+};
+inline constexpr bool is_read_only(AccessKind kind) {
+  return kind == AccessKind::read || kind == AccessKind::barrier_use;
+}
 
 // Lanes of one warp access memory of one object: an allocation, or the shared memory of one CTA.
 struct AccessEvent {

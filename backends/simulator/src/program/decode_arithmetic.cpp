@@ -200,4 +200,28 @@ bool Decoder::decode_approximate() {
   return plain_operands(*type, 1) && compute({.op = op, .type = *type, .mode = out_.mode});
 }
 
+bool Decoder::decode_copysign() {
+  const auto type = mods_.take_last_type();
+  return type && (*type == Scalar::f32 || *type == Scalar::f64) && plain_operands(*type, 2) &&
+         compute({.op = ComputeOp::copysign, .type = *type});
+}
+
+bool Decoder::decode_testp() {
+  constexpr std::string_view kClasses[] = {"finite",     "infinite", "number",
+                                           "notanumber", "normal",   "subnormal"};
+  const auto type = mods_.take_last_type();
+  if (!type || (*type != Scalar::f32 && *type != Scalar::f64) || operand_count() != 2) return false;
+  for (std::uint32_t k = 0; k < 6; ++k) {
+    if (!mods_.take(kClasses[k])) continue;
+    out_.variant = k;
+    const auto d = destination(operand(0), 0);
+    const auto a = source(operand(1), *type);
+    if (!d || !a) return false;
+    out_.d[0] = *d;
+    out_.s[0] = *a;
+    return compute({.op = ComputeOp::test_class, .type = *type});
+  }
+  return false;
+}
+
 }  // namespace faultline::simulator

@@ -257,7 +257,9 @@ bool Decoder::decode_mbarrier() {
   if (is_op("mbarrier.expect_tx")) action = MbarrierAction::expect_tx;
   if (is_op("mbarrier.complete_tx")) action = MbarrierAction::complete_tx;
   if (is_op("mbarrier.arrive_drop")) flags |= kMbarrierDrop;
-  out_.order = action == MbarrierAction::arrive ? Order::release : Order::relaxed;
+  out_.order = action == MbarrierAction::arrive ? Order::release
+               : action == MbarrierAction::init ? Order::weak
+                                                : Order::relaxed;
   const std::string_view order = mods_.take_any({"release", "relaxed"});
   if (order == "relaxed") out_.order = Order::relaxed;
   mods_.take_any({"cta", "cluster"});

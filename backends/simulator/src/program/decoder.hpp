@@ -70,6 +70,8 @@ class Decoder {
   bool decode_sqrt();
   bool decode_rcp();
   bool decode_approximate();
+  bool decode_copysign();
+  bool decode_testp();
   bool decode_logic();
   bool decode_lop3();
   bool decode_shift();

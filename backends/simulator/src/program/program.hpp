@@ -89,7 +89,6 @@ struct Program {
   std::uint32_t static_shared_bytes = 0;
   std::uint32_t local_bytes = 0;  // of one thread
   std::uint32_t parameter_bytes = 0;
-  std::array<std::uint32_t, 3> exact_threads{0, 0, 0};
   std::uint32_t max_threads = 0;  // 0: not stated
   bool uses_cp_async = false;
   bool uses_bulk_groups = false;

@@ -95,10 +95,10 @@ Token Lexer::scan() {
     while (is_word_char(at(end)) || (at(end) == '.' && is_digit(at(end + 1)))) ++end;
     token.kind = Token::Kind::number;
   } else if (is_word_char(c) || (c == '.' && (is_letter(at(end)) || at(end) == '_'))) {
-    for (;;) {
+    for (;;) {  // a directive ends at its next dot: `.reg.b16` is two
       if (is_word_char(at(end))) {
         ++end;
-      } else if (at(end) == '.' && is_word_char(at(end + 1))) {
+      } else if (c != '.' && at(end) == '.' && is_word_char(at(end + 1))) {
         ++end;
       } else if (at(end) == ':' && at(end + 1) == ':' && is_word_char(at(end + 2))) {
         end += 2;

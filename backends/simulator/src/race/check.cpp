@@ -254,10 +254,7 @@ void RaceDetector::on_access(const AccessEvent& event) {
   const Place place{event.allocation, event.owner};
   const bool strong = event.kind == AccessKind::atomic || event.instruction->order != Order::weak;
   const bool is_mbarrier =
-      event.instruction->flow == Flow::mbarrier_wait ||
-      event.instruction->flow == Flow::mbarrier_test ||
-      (event.owner != nullptr && event.kind == AccessKind::read && event.bytes == 8 &&
-       program_->opcode_at(event.instruction->site).starts_with("mbarrier"));
+      event.kind == AccessKind::barrier_use || event.kind == AccessKind::barrier_end;
   Actor by{&cta,
            &warp,
            event.warp->index,
@@ -265,7 +262,7 @@ void RaceDetector::on_access(const AccessEvent& event) {
            event.warp->index * kLanes,
            cta.linear,
            warp.now,
-           event.instruction->site | (strong && !is_mbarrier ? kStrongBit : 0),
+           event.instruction->site | (strong || is_mbarrier ? kStrongBit : 0),
            false,
            false};
   if (!read_dense(event, by, place)) {
@@ -273,8 +270,7 @@ void RaceDetector::on_access(const AccessEvent& event) {
     std::uint64_t difference = 0;
     for (std::uint32_t r = event.mask; r != 0; r &= r - 1)
       difference |= event.addresses[__builtin_ctz(r)] ^ event.addresses[first];
-    if (difference == 0 && event.kind == AccessKind::read &&
-        warp.uniform) {  // all lanes read one place
+    if (difference == 0 && is_read_only(event.kind) && warp.uniform) {  // all lanes read one place
       by.lane = first;
       by.id = event.warp->index * kLanes + first;
       for_each_cell(place, event.addresses[first], event.bytes,
@@ -299,7 +295,7 @@ void RaceDetector::on_access(const AccessEvent& event) {
         by.id = event.warp->index * kLanes + by.lane;
         for_each_cell(place, event.addresses[by.lane], event.bytes,
                       [&](ShadowCell& cell, std::uint64_t offset, std::uint32_t bytes) {
-                        if (event.kind == AccessKind::read)
+                        if (is_read_only(event.kind))
                           read_cell(by, 1u << by.lane, cell, place, offset, bytes);
                         else
                           write_cell(by, cell, place, offset, bytes);
