@@ -37,7 +37,7 @@ Exit codes: 0 done, 1 a build, test or verdict was not as expected, 2 usage, 3 s
 TEXT
 }
 
-say() { printf '\n== %s\n' "$*"; }
+say() { printf '\n== [%d s] %s\n' "$SECONDS" "$*"; }
 
 # fail CODE SENTENCE
 fail() {
@@ -163,6 +163,7 @@ if [[ $action == test ]]; then
   say "test"
   ctest --preset "$preset" --parallel 2 --output-on-failure </dev/null ||
     fail 1 "there are failing tests; their output is above"
+  say "all tests passed"
   exit 0
 fi
 
