@@ -121,6 +121,7 @@ std::function<void(const core::Evidence&)> Run::checkpoint() {
     last = now;
     core::RunRecord partial = record_;
     partial.evidence = evidence;
+    for (auto& arm : partial.evidence.arms) arm.result.captures.clear();
     partial.verdict = diagnosis::diagnose(evidence);
     reports::write_output(context_.options.run_dir + "/run.json", core::to_json(partial));
   };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "faultline/core/module.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -83,7 +84,7 @@ ModuleRef load_ptx_module(const std::string& path) {
                                        std::strerror(errno != 0 ? errno : EIO)));
   }
   auto module = std::make_shared<Module>();
-  module->name = std::filesystem::path(path).stem().string();
+  module->name = std::filesystem::path(path).filename().string();
   module->ptx = std::move(*text);
   for (const std::string& source : file_directives(module->ptx)) {
     // A source is welcome, not needed: what is not there is left out.
@@ -116,6 +117,52 @@ std::string source_line(const Module& module, std::string_view path, int line) {
     return found;
   }
   return {};
+}
+
+std::vector<std::string> asynchronous_instructions(const Module& module, std::string_view entry) {
+  static constexpr std::string_view kOpcodes[] = {"cp.async.bulk.tensor.", "cp.async.bulk.",
+                                                  "cp.async.", "wgmma.mma_async."};
+  const std::string_view ptx = module.ptx;
+  // The definition is ".entry NAME(" or ".entry NAME\n"; its body ends where its braces balance.
+  std::size_t at = std::string_view::npos;
+  for (std::size_t found = ptx.find(".entry "); found != ptx.npos;
+       found = ptx.find(".entry ", found + 1)) {
+    const std::string_view rest = ptx.substr(found + 7);
+    if (rest.starts_with(entry) && rest.size() > entry.size() &&
+        (rest[entry.size()] == '(' || rest[entry.size()] == '\n' || rest[entry.size()] == ' ')) {
+      at = found;
+      break;
+    }
+  }
+  if (at == ptx.npos) return {};
+  const std::size_t begin = ptx.find('{', at);
+  if (begin == ptx.npos) return {};
+  std::size_t end = begin;
+  for (int depth = 0; end < ptx.size(); ++end) {
+    if (ptx[end] == '{') ++depth;
+    if (ptx[end] == '}' && --depth == 0) break;
+  }
+  const std::string_view body = ptx.substr(begin, end - begin);
+  std::vector<std::string> found;
+  for (const char* stem : {"cp.async.", "wgmma.mma_async."}) {
+    for (std::size_t i = body.find(stem); i != body.npos; i = body.find(stem, i + 1)) {
+      const std::string_view text = body.substr(i);
+      if (text.starts_with("cp.async.commit") || text.starts_with("cp.async.wait") ||
+          text.starts_with("cp.async.bulk.commit") || text.starts_with("cp.async.bulk.wait")) {
+        continue;
+      }
+      for (std::string_view opcode : kOpcodes) {
+        if (!text.starts_with(opcode)) continue;
+        opcode.remove_suffix(1);
+        if (std::find(found.begin(), found.end(), opcode) == found.end()) {
+          found.emplace_back(opcode);
+        }
+        break;
+      }
+    }
+  }
+  std::sort(found.begin(), found.end());
+  return found;
 }
 
 }  // namespace faultline::core

@@ -259,6 +259,7 @@ void describe(A& a, T& x) {
   a("mode", x.mode);
   a("interrupted", x.interrupted);
   a("null_outputs_accepted", x.null_outputs_accepted);
+  a("asynchronous_instructions", x.asynchronous_instructions);
   a("repeat", x.repeat);
   a("error_shape", x.error_shape);
   a("provenance", x.provenance);

@@ -50,7 +50,7 @@ border-radius:4px;color:#fff}
 .subject{color:var(--muted)}
 .facts{display:grid;grid-template-columns:max-content minmax(0,1fr);gap:.2rem 1rem;margin-top:1rem}
 .facts dt{color:var(--muted)}
-.facts dd{margin:0;overflow-wrap:anywhere}
+.facts dd{margin:0;overflow-wrap:anywhere;white-space:pre-line}
 .alert{border-left:3px solid var(--warn);padding:.25rem .75rem;margin-top:1rem;color:var(--warn)}
 nav ul{list-style:none;padding:0;display:flex;flex-wrap:wrap;gap:.25rem 1.1rem;margin-top:1.25rem;
 font-size:.933rem}

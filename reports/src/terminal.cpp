@@ -113,6 +113,22 @@ class Report {
     }
   }
 
+  // A value of several lines (the analysis plan): its first line, and all of them when verbose.
+  void lines_of_fact(std::string_view name, std::string_view value) {
+    const size_t end = value.find('\n');
+    const std::string_view rest = end == value.npos ? "" : value.substr(end + 1);
+    if (!verbose_ || rest.empty()) {
+      fact(name, std::string(value.substr(0, end)) + (rest.empty() ? "" : "; all of it with -v"));
+      return;
+    }
+    fact(name, std::string(value.substr(0, end)));
+    for (size_t begin = 0; begin < rest.size();) {
+      const size_t stop = std::min(rest.find('\n', begin), rest.size());
+      fact("", std::string(rest.substr(begin, stop - begin)));
+      begin = stop + 1;
+    }
+  }
+
   void context() {
     page_.blank();
     fact("problem", problem_text(record_));
@@ -786,7 +802,7 @@ class Report {
     }
     page_.heading("Run");
     for (const auto& [name, value] : facts) {
-      fact(name, value);
+      lines_of_fact(name, value);
     }
   }
 
@@ -795,8 +811,14 @@ class Report {
       return;
     }
     page_.heading("Replay");
-    for (const auto& line : record_.replay_lines) {
-      page_.verbatim(line, 2);
+    constexpr size_t kShown = 2;
+    const auto& lines = record_.replay_lines;
+    const size_t shown = verbose_ ? lines.size() : std::min(lines.size(), kShown);
+    for (size_t i = 0; i < shown; ++i) {
+      page_.verbatim(lines[i], 2);
+    }
+    if (shown < lines.size()) {
+      page_.paragraph({{fmt::format("{} more with -v", lines.size() - shown), Style::dim}}, 2, 2);
     }
   }
 

@@ -266,12 +266,15 @@ std::string wrong_of_text(const TileMap& map, const TileCell& cell) {
 }
 
 std::string held_text(const core::ProvenanceEvidence& row, std::string_view arrow) {
+  if (row.destination < 0) {
+    return "no single tile explains it";
+  }
   return row.source >= 0 ? fmt::format("tile {} {} tile {}", row.destination, arrow, row.source)
                          : fmt::format("tile {} {} nothing known", row.destination, arrow);
 }
 
 std::string buffer_text(const core::ProvenanceEvidence& row) {
-  if (row.pipeline_depth <= 0) {
+  if (row.pipeline_depth <= 0 || row.destination < 0) {
     return {};
   }
   const std::int64_t destination = row.destination % row.pipeline_depth;

@@ -113,6 +113,19 @@ core::ArmEvidence make_arm(const std::string& backend, const core::TrialPlan& pl
   return arm;
 }
 
+void note_asynchronous_instructions(core::Evidence& evidence, const core::Program& program) {
+  std::vector<std::string>& known = evidence.asynchronous_instructions;
+  for (const core::Operation& operation : program.operations) {
+    const auto* launch = std::get_if<core::LaunchOperation>(&operation.what);
+    if (!launch || !launch->module) continue;
+    for (std::string& opcode : core::asynchronous_instructions(*launch->module, launch->entry)) {
+      known.push_back(std::move(opcode));
+    }
+  }
+  std::sort(known.begin(), known.end());
+  known.erase(std::unique(known.begin(), known.end()), known.end());
+}
+
 core::Evidence start_evidence(const core::BackendInfo& backend, const core::TrialPlan& plan,
                               std::string mode) {
   core::Evidence evidence;
@@ -123,6 +136,7 @@ core::Evidence start_evidence(const core::BackendInfo& backend, const core::Tria
   evidence.backend_is_model = backend.is_model;
   evidence.declared_deterministic = plan.declared_deterministic;
   evidence.mode = std::move(mode);
+  note_asynchronous_instructions(evidence, plan.program(1));
   return evidence;
 }
 
@@ -152,6 +166,8 @@ void finish_evidence(core::Evidence& evidence, const core::TrialPlan& plan, core
   diagnosis::sort_races(evidence.races);
 
   CaptureExamination captures = examine_captures(plan, data, results);
+  // Examined, they have served: a record with every wrong output in it would run to megabytes.
+  for (core::ArmEvidence& arm : evidence.arms) arm.result.captures.clear();
   evidence.provenance = std::move(captures.provenance);
   evidence.error_shape = captures.shape;
 

@@ -34,6 +34,9 @@ std::string token_text(const std::string& backend, const core::TrialPlan& plan,
 core::ArmEvidence make_arm(const std::string& backend, const core::TrialPlan& plan,
                            const core::TrialRequest& request, core::TrialResult result);
 
+/// Add what asynchronous instructions the program's kernels hold.
+void note_asynchronous_instructions(core::Evidence& evidence, const core::Program& program);
+
 /// Evidence with everything that describes the subject filled in.
 core::Evidence start_evidence(const core::BackendInfo& backend, const core::TrialPlan& plan,
                               std::string mode);

@@ -132,6 +132,7 @@ class Sweep {
       if (!null_outputs_tried) {
         null_outputs_tried = true;
         try_null_outputs(cell.plan, evidence);
+        detail::note_asynchronous_instructions(evidence, cell.plan.program(1));
       }
       run_cell(problem, config, cell);
       add_sample(cell, sample);
@@ -141,6 +142,7 @@ class Sweep {
       }
       diagnosis::merge_accesses(evidence.accesses, result.accesses);
       if (result.failed > 0) add_captures(cell, evidence);
+      result.captures.clear();  // examined, they have served
       evidence.configs.push_back(std::move(cell.evidence));
     }
   }

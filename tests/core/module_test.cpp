@@ -47,6 +47,23 @@ TEST(Module, HashTellsCodeApart) {
   EXPECT_EQ(hash("abc", {}).find_first_not_of("0123456789abcdef"), std::string::npos);
 }
 
+TEST(Module, AsynchronousInstructionsOfOneKernel) {
+  Module module;
+  module.ptx =
+      ".visible .entry copies(.param .u64 p)\n{\n { cp.async.bulk.shared::cluster.global [a];}\n"
+      " cp.async.bulk.commit_group;\n cp.async.ca.shared.global [b], [c], 16;\n"
+      " cp.async.wait_group 0;\n cp.async.bulk.tensor.2d.shared::cluster.global [d];\n}\n"
+      ".visible .entry copies_not(\n)\n{\n ld.global.f32 %f1, [%rd1];\n}\n"
+      ".visible .entry multiplies()\n{ wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {}; }\n";
+  using ::testing::ElementsAre;
+  using ::testing::IsEmpty;
+  EXPECT_THAT(asynchronous_instructions(module, "copies"),
+              ElementsAre("cp.async", "cp.async.bulk", "cp.async.bulk.tensor"));
+  EXPECT_THAT(asynchronous_instructions(module, "copies_not"), IsEmpty());
+  EXPECT_THAT(asynchronous_instructions(module, "multiplies"), ElementsAre("wgmma.mma_async"));
+  EXPECT_THAT(asynchronous_instructions(module, "cop"), IsEmpty());
+}
+
 TEST(Module, PtxFilesBringTheirSources) {
   const auto folder = std::filesystem::temp_directory_path() /
                       ("faultline-module-test-" + std::to_string(::getpid()));
@@ -57,7 +74,7 @@ TEST(Module, PtxFilesBringTheirSources) {
       ".version 9.0\n\t.file\t1 \"" + source + "\"\n.file 2 \"not_there.cuh\"\n.file broken\n";
   std::ofstream(folder / "k.ptx") << ptx;
   const ModuleRef module = load_ptx_module((folder / "k.ptx").string());
-  EXPECT_EQ(module->name, "k");
+  EXPECT_EQ(module->name, "k.ptx");
   EXPECT_EQ(module->ptx, ptx);
   EXPECT_EQ(source_line(*module, source, 2), "second");
   EXPECT_EQ(module->sources.size(), 1u);

@@ -166,6 +166,7 @@ RunRecord full_record() {
   e.repeat = RepeatEvidence{100, 3};
   e.error_shape = ErrorShapeEvidence{10, 5, 2, 0.25, 8.0, 77, 16, 4, 9, 3};
   e.null_outputs_accepted = {"zeros"};
+  e.asynchronous_instructions = {"cp.async.bulk"};
   e.interrupted = true;
 
   Finding finding;

@@ -85,6 +85,13 @@ core::Evidence shared_by_values() {
   return e;
 }
 
+// The same failures in a kernel that has asynchronous copies: they, not its threads, come first.
+core::Evidence async_by_instructions() {
+  core::Evidence e = shared_by_values();
+  e.asynchronous_instructions = {"cp.async.bulk"};
+  return e;
+}
+
 core::Evidence missed_write() {
   core::Evidence e = clean_evidence("verify", true);
   e.configs = {cell("n=64 k=64", "rows=4", 64, 0, true), cell("n=64 k=64", "rows=1", 64, 0, true)};
@@ -246,6 +253,8 @@ const std::vector<Case>& cases() {
       {"stream_reported", stream_reported, FindingClass::race_stream, Severity::error,
        Outcome::fail},
       {"async_by_values", async_by_values, FindingClass::race_async, Severity::error,
+       Outcome::fail},
+      {"async_by_instructions", async_by_instructions, FindingClass::race_async, Severity::error,
        Outcome::fail},
       {"shared_by_values", shared_by_values, FindingClass::race_shared, Severity::error,
        Outcome::fail},

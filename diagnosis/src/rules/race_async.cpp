@@ -29,7 +29,8 @@ std::optional<core::Finding> find_race_async_by_values(const Facts& facts) {
     if (!pipelined && output->geometry.pipeline_depth > 0) pipelined = output;
   }
   const bool reused = reuse.strongest && reuse.share() >= 0.5;
-  if (!pipelined && !reused) return std::nullopt;
+  const std::vector<std::string>& units = facts.evidence.asynchronous_instructions;
+  if (!pipelined && !reused && units.empty()) return std::nullopt;
   // Without a sign of timing the same picture is an indexing mistake.
   if (timing.empty() && !reused) return std::nullopt;
 
@@ -49,6 +50,11 @@ std::optional<core::Finding> find_race_async_by_values(const Facts& facts) {
         fmt::format("over all wrong tiles, {} wrong elements hold data of a tile that shares their "
                     "pipeline buffer",
                     share(reuse.matched_same_buffer, reuse.wrong)));
+  } else if (!pipelined) {
+    finding.confidence = 0.6;
+    finding.headline =
+        fmt::format("{} is wrong in some runs only, on the same inputs, and its kernel uses {}",
+                    subject_text(facts.evidence), fmt::join(units, " and "));
   } else {
     finding.confidence = 0.65;
     finding.headline = fmt::format(

@@ -22,6 +22,8 @@ std::optional<core::Finding> find_race_shared_by_values(const Facts& facts) {
   if (!facts.any_wrong() || facts.any_race_error()) return std::nullopt;
   std::vector<std::string> timing = timing_dependence(facts);
   if (timing.empty()) return std::nullopt;
+  // Where asynchronous units are at work, race.async speaks, with this class as its runner-up.
+  if (!facts.evidence.asynchronous_instructions.empty()) return std::nullopt;
   const std::vector<const core::OutputTotals*> wrong = wrong_outputs(facts);
   for (const core::OutputTotals* output : wrong) {
     if (output->geometry.pipeline_depth > 0) return std::nullopt;  // race.async speaks for these

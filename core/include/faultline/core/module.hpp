@@ -40,6 +40,11 @@ using ModuleRef = std::shared_ptr<const Module>;
 ModuleRef make_module(const EmbeddedModule& embedded);
 /// A .ptx file from disk. Throws EnvironmentError when unreadable.
 ModuleRef load_ptx_module(const std::string& path);
+/// Distinct opcodes of asynchronous units in the PTX of kernel `entry`, sorted, without modifiers
+/// that only say where data go: "cp.async", "cp.async.bulk", "cp.async.bulk.tensor",
+/// "wgmma.mma_async". Functions that the kernel calls are not followed. Empty when there is no such
+/// entry.
+std::vector<std::string> asynchronous_instructions(const Module& module, std::string_view entry);
 /// Line `line` (from 1) of the source with that path, trailing blanks removed; empty when unknown.
 std::string source_line(const Module& module, std::string_view path, int line);
 
