@@ -65,7 +65,6 @@ std::uint32_t Module::parameter_bytes(std::string_view entry) const {
 }
 
 const ptx::Function& Module::Implementation::function(std::string_view name) {
-  const std::lock_guard lock(mutex);
   const auto it = source.functions.find(name);
   if (it == source.functions.end() || !it->second.has_body) {
     throw ParseError(source.name + ": function '" + std::string(name) + "' has no body here");

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <mutex>
 #include <string>
 
 #include "faultline/simulator/module.hpp"
@@ -13,7 +12,6 @@ struct Module::Implementation {
   ptx::Source source;
   std::string source_root;
   std::vector<std::string> known_sources;
-  mutable std::mutex mutex;  // bodies are parsed on demand
 
   // The function with its body parsed. Throws ParseError when it does not exist.
   const ptx::Function& function(std::string_view name);

@@ -26,36 +26,36 @@ struct LaunchSpec {
   std::array<std::uint32_t, 3> block{1, 1, 1};
   std::array<std::uint32_t, 3> cluster{1, 1, 1};
   std::uint32_t dynamic_shared_bytes = 0;
-  std::vector<std::byte> parameters;  // packed as Module::parameters() says
+  std::vector<std::byte> parameters;  ///< packed as Module::parameters() says
 };
 
 struct Options {
   core::SchedulePolicy policy = core::SchedulePolicy::round_robin;
   core::CopyLateness lateness = core::CopyLateness::random;
-  std::uint64_t seed = 1;  // of every decision
+  std::uint64_t seed = 1;  ///< of every decision
   core::RaceMode race = core::RaceMode::strict;
-  std::uint64_t step_budget = 200'000'000;  // visible operations and backward branches
+  std::uint64_t step_budget = 200'000'000;  ///< visible operations and backward branches
   std::uint32_t pct_depth = 3;
   bool access_statistics = false;
-  bool record = false;               // keep the decisions in LaunchReport::schedule
-  const Schedule* replay = nullptr;  // follow these decisions, then the policy
+  bool record = false;               ///< keep the decisions in LaunchReport::schedule
+  const Schedule* replay = nullptr;  ///< follow these decisions, then the policy
 };
 
 struct LaunchReport {
   core::ExecutionStatus status = core::ExecutionStatus::completed;
-  std::string message;               // why it did not complete: one sentence
-  std::vector<std::string> details;  // deadlock: one line per blocked warp
+  std::string message;               ///< why it did not complete: one sentence
+  std::vector<std::string> details;  ///< deadlock: one line per blocked warp
   std::vector<core::RaceReport> races;
   std::vector<core::AccessStatistics> accesses;
   std::uint64_t thread_instructions = 0;
   std::uint64_t warp_instructions = 0;
   std::uint64_t visible_steps = 0;
-  std::string output;  // what printf wrote
-  Schedule schedule;   // with Options::record
-  std::string token;   // policy, lateness and seed: "random/lazy/17"
+  std::string output;  ///< what printf wrote
+  Schedule schedule;   ///< with Options::record
+  std::string token;   ///< policy, lateness and seed: "random/lazy/17"
 };
 
-// Not thread-safe: one device per thread. Memory errors of the caller throw core::UsageError.
+/// Not thread-safe: one device per thread. Memory errors of the caller throw core::UsageError.
 class Device {
  public:
   Device();
@@ -63,17 +63,17 @@ class Device {
   Device(Device&&) noexcept;
   Device& operator=(Device&&) noexcept;
 
-  // A device address, 256-byte aligned, with unmapped space around it. The name stands in reports.
+  /// A device address, 256-byte aligned, with unmapped space around it. The name stands in reports.
   std::uint64_t allocate(std::string name, std::size_t bytes);
   void release(std::uint64_t address);
   void write(std::uint64_t address, std::span<const std::byte> bytes);
   void read(std::uint64_t address, std::span<std::byte> bytes) const;
   void fill(std::uint64_t address, std::size_t bytes, std::uint32_t word);
-  // Direct view of one allocation, for hosts that compare in place.
+  /// Direct view of one allocation, for hosts that compare in place.
   std::span<std::byte> bytes(std::uint64_t address);
 
-  // Runs one launch to its end. What the kernel does wrong is in the report. Throws ParseError and
-  // core::UsageError (bad geometry or parameter size) for what the caller does wrong.
+  /// Runs one launch to its end. What the kernel does wrong is in the report. Throws ParseError and
+  /// core::UsageError (bad geometry or parameter size) for what the caller does wrong.
   LaunchReport launch(const LaunchSpec& spec, const Options& options);
 
  private:

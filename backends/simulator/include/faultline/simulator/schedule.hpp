@@ -9,8 +9,8 @@
 
 namespace faultline::simulator {
 
-// Who goes next. A warp is named by CTA and index and runs up to `quantum` visible operations; an
-// asynchronous copy is named by its issue number within its CTA.
+/// Who goes next. A warp is named by CTA and index and runs up to `quantum` visible operations; an
+/// asynchronous copy is named by its issue number within its CTA.
 struct Decision {
   enum class Kind : std::uint8_t { warp, copy };
   Kind kind = Kind::warp;
@@ -22,7 +22,7 @@ struct Decision {
 
 using Schedule = std::vector<Decision>;
 
-// "w0.3x8 c0.1 ...": parse_schedule(to_text(s)) == s. core::UsageError on bad text.
+/// "w0.3x8 c0.1 ...": parse_schedule(to_text(s)) == s. core::UsageError on bad text.
 std::string to_text(const Schedule& schedule);
 Schedule parse_schedule(std::string_view text);
 

@@ -10,13 +10,13 @@
 namespace faultline::simulator {
 
 struct SimulatorSettings {
-  // Visible operations of one launch before it counts as a timeout.
+  /// Visible operations of one launch before it counts as a timeout.
   std::uint64_t step_budget = 200'000'000;
   std::uint32_t pct_depth = 3;
 };
 
-// Never fails: the simulator needs nothing but this processor. Reports are the same, byte for byte
-// (elapsed time apart), on every x86-64 machine.
+/// Never fails: the simulator needs nothing but this processor. Reports are the same, byte for byte
+/// (elapsed time apart), on every x86-64 machine.
 std::unique_ptr<core::Backend> make_simulator_backend(const SimulatorSettings& settings = {});
 
 }  // namespace faultline::simulator
