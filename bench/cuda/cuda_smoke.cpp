@@ -3,9 +3,9 @@
 //
 // Runs the CUDA backend through what it is for and prints figures; the same figures go to
 // DIRECTORY/cuda_smoke.json, rewritten after every section, so that nothing is lost when a later
-// one fails. Sections: probe, compare, execute, gate, arms, rates, bandwidth, gemv, fault (last: it
-// costs the process its device). Exit code 0 when every check held, 1 when one did not, 77 without
-// a device.
+// one fails. Sections: probe, compare, execute, gate, arms, kernels, rates, bandwidth, gemv, fault
+// (last: it costs the process its device). Exit code 0 when every check held, 1 when one did not,
+// 77 without a device.
 #include <faultline/core/comparison.hpp>
 #include <faultline/core/errors.hpp>
 #include <faultline/cuda/baselines.hpp>
@@ -13,6 +13,8 @@
 #include <faultline/kernels/subject.hpp>
 
 #include "comparator.hpp"
+#include "prepare.hpp"
+#include "prepared_program.hpp"
 #include "timing.hpp"
 
 #include <fmt/format.h>
@@ -478,6 +480,86 @@ void arms(Context& context) {
 }
 
 // ----------------------------------------------------------------------------------------------
+// kernels
+/// What each kernel of a trial costs: replays of a graph that holds it many times, then of whole
+/// trials. Everything fresh, as in the section `rates`.
+void kernels_alone(Context& context) {
+  const core::TrialPlan plan = plan_of(context, "gla_decode", "b=2 h=4 dk=64 dv=64 dtype=bf16",
+                                       "copy=tensor,producer=warpgroup");
+  cuda::ModuleCache modules(cuda::open_device());
+  cuda::DeviceKernels kernels(modules);
+  const cuda::Stream stream;
+  const cuda::FillWords fill = [&](std::byte* data, std::uint64_t bytes, std::uint32_t word,
+                                   cudaStream_t s) { kernels.fill(data, bytes, word, s); };
+  constexpr unsigned kSamples = 9;
+  for (const std::uint32_t batch : {1u, 16u, 64u, 256u, 1024u}) {
+    std::vector<cuda::DeviceMemory> memory;
+    std::vector<cuda::BoundBuffer> buffers, oracle_bindings;
+    std::vector<cuda::ComparedOutput> compared;
+    std::vector<core::BufferSpec> outputs;
+    const auto allocate = [&](std::size_t bytes, const std::string& name) {
+      memory.emplace_back(bytes, name);
+      return cuda::BoundBuffer{memory.back().data(), bytes};
+    };
+    for (const core::BufferSpec& buffer : plan.buffers) {
+      buffers.push_back(allocate(buffer.bytes() * batch, buffer.name));
+    }
+    oracle_bindings = buffers;
+    for (const std::uint32_t index : plan.output_indices()) {
+      const core::BufferSpec& output = plan.buffers[index];
+      const std::size_t bytes =
+          sizeof(double) * static_cast<std::size_t>(output.elements()) * batch;
+      cuda::ComparedOutput c;
+      c.data = buffers[index].data;
+      oracle_bindings.push_back(allocate(bytes, output.name));
+      c.expected = reinterpret_cast<const double*>(oracle_bindings.back().data);
+      oracle_bindings.push_back(allocate(bytes, output.name));
+      c.bound = reinterpret_cast<const double*>(oracle_bindings.back().data);
+      compared.push_back(c);
+      outputs.push_back(output);
+    }
+    cuda::Comparator comparator(outputs, batch, 4, false, kernels);
+    comparator.reset(stream.get());
+    const int carveout = cuda::KernelOptions{}.carveout_percent;
+    cuda::PreparedProgram subject(plan.program(batch), buffers, modules, carveout, fill);
+    cuda::PreparedProgram oracle(plan.device_oracle(batch), oracle_bindings, modules, carveout,
+                                 fill);
+    cuda::abi::TrialRange range;
+    range.batch = batch;
+    const auto prepare = [&](cudaStream_t s) {
+      cuda::prepare_buffers(plan, core::DataMode::normal, buffers, range, true, true, kernels, s);
+    };
+    const auto whole = [&](std::uint64_t, cudaStream_t s) {
+      prepare(s);
+      oracle.issue(s);
+      subject.issue(s);
+      comparator.compare(range, compared, false, s);
+    };
+    const std::pair<const char*, cuda::IssueOnSet> parts[] = {
+        {"prepare", [&](std::uint64_t, cudaStream_t s) { prepare(s); }},
+        {"oracle", [&](std::uint64_t, cudaStream_t s) { oracle.issue(s); }},
+        {"subject", [&](std::uint64_t, cudaStream_t s) { subject.issue(s); }},
+        {"compare",
+         [&](std::uint64_t, cudaStream_t s) { comparator.compare(range, compared, false, s); }},
+        {"all", whole}};
+    whole(0, stream.get());
+    cuda::wait_for(stream.get(), std::chrono::seconds(10));
+    std::string line;
+    for (const auto& [name, issue] : parts) {
+      const std::uint64_t launches = batch >= 256 ? 10 : 100;
+      const core::Backend::Timing t =
+          cuda::time_executions(issue, 1, launches, kSamples, true, false, stream.get());
+      const double us = cuda::median(t.graph_ns) * 1e-3;
+      line += fmt::format("  {} {:.2f} ({:.4f})", name, us, us / batch);
+      context.report["kernels"].push_back(
+          {{"batch", batch}, {"kernel", name}, {"us_per_launch", us}});
+    }
+    fmt::print("  batch {:>4}, us per launch (per trial):{}\n", batch, line);
+    std::fflush(stdout);
+  }
+}
+
+// ----------------------------------------------------------------------------------------------
 // rates
 void rates(Context& context) {
   const core::TrialPlan plan = plan_of(context, "gla_decode", "b=2 h=4 dk=64 dv=64 dtype=bf16",
@@ -508,7 +590,7 @@ void rates(Context& context) {
   measure("stream", 20000, 0, [](auto&) {});
   measure("serial graph", 40000, 50e3, [](auto& p) { p.graph_trials = 500; });
   for (const std::uint32_t batch : {16u, 64u, 128u, 256u, 1024u}) {
-    measure(fmt::format("batched {}", batch).c_str(), 1'000'000, batch == 64 ? 1.5e6 : 0,
+    measure(fmt::format("batched {}", batch).c_str(), 1'000'000, batch == 1024 ? 1.5e6 : 0,
             [&](auto& p) { p.batch = batch; });
   }
   measure("fixed inputs, stream", 20000, 0, [](auto& p) { p.fresh_inputs = false; });
@@ -655,9 +737,10 @@ int main(int argc, char** argv) {
   kernels::register_builtin_subjects(context.registry);
 
   const std::pair<const char*, void (*)(Context&)> sections[] = {
-      {"probe", probe},         {"compare", compare}, {"execute", execute},
-      {"gate", gate},           {"arms", arms},       {"rates", rates},
-      {"bandwidth", bandwidth}, {"gemv", gemv},       {"fault", fault}};
+      {"probe", probe}, {"compare", compare},     {"execute", execute},
+      {"gate", gate},   {"arms", arms},           {"kernels", kernels_alone},
+      {"rates", rates}, {"bandwidth", bandwidth}, {"gemv", gemv},
+      {"fault", fault}};
   for (const auto& [name, section] : sections) {
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), name) == wanted.end()) {
       continue;

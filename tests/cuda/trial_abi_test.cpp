@@ -49,9 +49,9 @@ TEST(TileOf, EqualsTheGeometrys) {
 }
 
 TEST(NumberChunks, ContinuesFromWhereItBegins) {
-  const std::array<std::uint64_t, 3> elements{1, abi::kChunk, abi::kChunk + 1};
+  const std::array<std::uint64_t, 3> elements{1, 512, 513};
   std::array<std::uint32_t, 4> chunks{};
-  number_chunks(elements, 10, chunks);
+  number_chunks(elements, 512, 10, chunks);
   EXPECT_EQ(chunks, (std::array<std::uint32_t, 4>{10, 11, 12, 14}));
 }
 

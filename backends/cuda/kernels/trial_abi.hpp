@@ -10,11 +10,12 @@ namespace faultline::cuda::abi {
 
 inline constexpr uint32_t kMaxInputs = 16;
 inline constexpr uint32_t kMaxOutputs = 8;
-inline constexpr uint32_t kThreads = 256;       ///< threads of every trial kernel's block
-inline constexpr uint32_t kChunk = 1024;        ///< elements of one tensor that one block handles
-inline constexpr uint32_t kMaxFailures = 1024;  ///< failing trials remembered one by one
-inline constexpr uint32_t kMaxCaptures = 64;    ///< failing trials whose outputs are kept
-inline constexpr uint32_t kHashSlots = 4096;    ///< distinct outputs told apart; a power of two
+inline constexpr uint32_t kThreads = 128;         ///< threads of every trial kernel's block
+inline constexpr uint32_t kRound = 2 * kThreads;  ///< elements that a block handles at a time
+inline constexpr uint32_t kMaxRounds = 16;        ///< of one block; two bits each of a mask
+inline constexpr uint32_t kMaxFailures = 1024;    ///< failing trials remembered one by one
+inline constexpr uint32_t kMaxCaptures = 64;      ///< failing trials whose outputs are kept
+inline constexpr uint32_t kHashSlots = 4096;      ///< distinct outputs told apart; a power of two
 
 /// x / divisor for x < 2^31 as a multiplication and a shift (Granlund and Montgomery, PLDI 1994,
 /// with the rounded-up reciprocal: exact while x and divisor are below 2^31).
@@ -36,6 +37,18 @@ FAULTLINE_HD FastDivisor fast_divisor(uint32_t divisor) {
 FAULTLINE_HD uint32_t divide(uint32_t x, const FastDivisor& d) {
   const uint64_t high = (static_cast<uint64_t>(x) * d.multiplier) >> 32;
   return static_cast<uint32_t>((high + x) >> d.shift);
+}
+
+/// Elements of one tensor that one block handles, a power of two times kRound: small launches are
+/// spread over the whole device, large ones spend little on the blocks' beginnings and ends.
+inline uint32_t chunk_elements(uint64_t elements_of_launch, uint32_t multiprocessors) {
+  constexpr uint64_t kBlocks = 12;  // of one multiprocessor, at least, once a chunk exceeds kRound
+  uint32_t chunk = kRound;
+  while (chunk < kMaxRounds * kRound &&
+         kBlocks * multiprocessors * 2 * chunk <= elements_of_launch) {
+    chunk *= 2;
+  }
+  return chunk;
 }
 
 /// Which trials a launch works on: slot s holds trial `first + *cursor + s` (no cursor: 0).
@@ -67,6 +80,7 @@ struct PoisonSlot {
 /// Draw inputs and poison outputs of a batch in one launch. Grid (chunks of one trial, batch).
 struct PrepareParameters {
   TrialRange range;
+  uint32_t chunk = kRound;  ///< chunk_elements()
   uint32_t input_count = 0, output_count = 0;
   uint32_t input_chunks[kMaxInputs + 1] = {};    ///< first chunk of each input, then the total
   uint32_t output_chunks[kMaxOutputs + 1] = {};  ///< continues the inputs' numbering
@@ -76,16 +90,17 @@ struct PrepareParameters {
 
 /// Sums and maxima of one tile. Non-negative doubles are kept as their bits, which order like the
 /// values.
-struct TileAccumulator {
+struct alignas(16) TileAccumulator {
   uint64_t bad_trials, bad_elements, not_finite, poison;
-  uint64_t worst_ratio, worst_ulps;
-  uint64_t first_bad;  ///< ~0: none
+  uint64_t worst_ratio, worst_ulps;  ///< read together, as 16 bytes
+  uint64_t first_bad;                ///< ~0: none
   uint64_t unused;
 };
 
+/// Of one output; its worst ratio and ulps are the largest of its tiles'.
 struct OutputAccumulator {
   uint64_t compared, bad_trials, bad_elements, not_finite, poison;
-  uint64_t worst_ratio, worst_ulps, worst_rounded_error;
+  uint64_t worst_rounded_error;
   uint64_t worst_error;
   double worst_error_expected;  ///< belongs to worst_error; both change under `lock`
   uint32_t lock;
@@ -143,6 +158,7 @@ struct CompareSlot {
 /// Compare a batch; grid (chunks of one trial, batch).
 struct CompareParameters {
   TrialRange range;
+  uint32_t chunk = kRound;  ///< chunk_elements()
   uint32_t output_count = 0;
   uint32_t tile_count = 0;                ///< of all outputs
   uint64_t elements = 0;                  ///< of all outputs of one trial

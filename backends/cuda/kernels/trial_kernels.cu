@@ -5,6 +5,7 @@
 #include "faultline/core/output_hash.hpp"
 #include "faultline/core/tensor.hpp"
 #include "trial_abi.hpp"
+#include "trial_arithmetic.hpp"
 
 namespace faultline::cuda {
 namespace {
@@ -15,6 +16,21 @@ __device__ uint64_t first_trial(const abi::TrialRange& range) {
   return range.first + (range.cursor ? *range.cursor : 0);
 }
 
+// Launches marked by DeviceKernels::launch_early() may begin before the one before them has ended,
+// which hides the latency of a launch. They touch no memory until all that came before is complete
+// and visible. PTX ISA, griddepcontrol.
+__device__ void wait_for_earlier_launches() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+/// The next launch's blocks may come once all of this grid's have started.
+__device__ void let_next_launch_begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 /// Index of the tensor that holds chunk `chunk`: the last one whose first chunk is not beyond it.
 __device__ uint32_t tensor_of_chunk(const uint32_t* first_chunks, uint32_t count, uint32_t chunk) {
   uint32_t t = 0;
@@ -22,40 +38,76 @@ __device__ uint32_t tensor_of_chunk(const uint32_t* first_chunks, uint32_t count
   return t;
 }
 
-template <Dtype kDtype>
-__device__ void draw_chunk(const abi::InputSlot& input, uint64_t seed, uint32_t chunk,
-                           uint32_t slot) {
-  const uint64_t key = core::tensor_key(seed, input.tensor);
-  const uint64_t base = slot * input.elements;
-#pragma unroll
-  for (uint32_t j = 0; j < abi::kChunk / abi::kThreads; ++j) {
-    const uint64_t i = static_cast<uint64_t>(chunk) * abi::kChunk + j * abi::kThreads + threadIdx.x;
-    if (i < input.elements) {
-      core::store_bits(input.data, base + i, kDtype,
-                       core::encode(kDtype, core::draw(input.spec, key, i)));
-    }
+/// Elements 2i and 2i + 1 of one trial's tensor. Pairs are loaded and stored whole where every
+/// trial's tensor begins at an even element.
+template <typename T>
+struct alignas(2 * sizeof(T)) Pair {
+  T first, second;
+};
+
+template <typename T>
+__device__ void store_pair(T* to, Pair<T> pair, bool paired, bool has_second) {
+  if (paired) {
+    *reinterpret_cast<Pair<T>*>(to) = pair;
+  } else {
+    to[0] = pair.first;
+    if (has_second) to[1] = pair.second;
   }
 }
 
-__device__ void poison_chunk(const abi::PoisonSlot& output, uint64_t trial, uint32_t chunk,
-                             uint32_t slot) {
-  const uint64_t bits = core::poison_bits(output.dtype, core::poison_word(trial));
-  const uint64_t base = slot * output.elements;
-#pragma unroll
-  for (uint32_t j = 0; j < abi::kChunk / abi::kThreads; ++j) {
-    const uint64_t i = static_cast<uint64_t>(chunk) * abi::kChunk + j * abi::kThreads + threadIdx.x;
-    if (i < output.elements) core::store_bits(output.data, base + i, output.dtype, bits);
+template <Dtype kDtype>
+__device__ void draw_chunk(const abi::InputSlot& input, uint64_t seed, uint64_t begin, uint64_t end,
+                           uint32_t slot) {
+  using T = arithmetic::Storage<kDtype>;
+  const uint64_t key = core::tensor_key(seed, input.tensor);
+  T* const data = static_cast<T*>(input.data) + slot * input.elements;
+  const bool paired = input.elements % 2 == 0;
+  const core::InputSpec spec = input.spec;
+  const double a = spec.a, b = spec.b;
+#pragma unroll 2
+  for (uint64_t i = begin + 2 * threadIdx.x; i < end; i += abi::kRound) {
+    Pair<T> pair;
+    if (spec.distribution == core::Distribution::normal) {
+      pair.first = arithmetic::draw_normal<kDtype>(core::element_bits(key, i), a, b);
+      pair.second = arithmetic::draw_normal<kDtype>(core::element_bits(key, i + 1), a, b);
+    } else {
+      pair.first = arithmetic::encode<kDtype>(core::draw(spec, key, i));
+      pair.second = arithmetic::encode<kDtype>(core::draw(spec, key, i + 1));
+    }
+    store_pair(data + i, pair, paired, i + 1 < end);
   }
+}
+
+/// 16 bytes at a time where the chunk is aligned so, and the rest by elements.
+template <typename T>
+__device__ void poison_chunk(void* tensor, uint64_t bits, uint64_t begin, uint64_t end) {
+  constexpr uint64_t kPerVector = sizeof(uint4) / sizeof(T);
+  T* const data = static_cast<T*>(tensor);
+  const bool aligned = reinterpret_cast<uintptr_t>(data + begin) % sizeof(uint4) == 0;
+  const uint64_t tail = aligned ? begin + (end - begin) / kPerVector * kPerVector : begin;
+  uint4 vector;
+  if constexpr (sizeof(T) == 8) {
+    const uint32_t low = static_cast<uint32_t>(bits), high = static_cast<uint32_t>(bits >> 32);
+    vector = make_uint4(low, high, low, high);
+  } else {
+    const uint32_t low = static_cast<uint32_t>(bits);
+    const uint32_t word = sizeof(T) == 4 ? low : low | low << 16;
+    vector = make_uint4(word, word, word, word);
+  }
+  for (uint64_t i = begin + kPerVector * threadIdx.x; i < tail; i += kPerVector * abi::kThreads) {
+    __stcg(reinterpret_cast<uint4*>(data + i), vector);  // one store: nvcc splits plain ones
+  }
+  for (uint64_t i = tail + threadIdx.x; i < end; i += abi::kThreads) data[i] = static_cast<T>(bits);
 }
 
 struct ElementMaxima {
-  double ratio = 0.0, ulps = 0.0, error = 0.0, error_expected = 0.0, rounded_error = 0.0;
+  double error = 0.0, error_expected = 0.0, rounded_error = 0.0;
 };
 
 __device__ void raise(uint64_t* maximum, double value) {
   const uint64_t bits = core::bits_of(value);
-  // A stale read only costs an atomic: the maximum never falls.
-  if (bits > *maximum) {
+  // Read where the atomics are made. A stale value only costs an atomic: the maximum never falls.
+  if (bits > __ldcg(maximum)) {
     atomicMax(reinterpret_cast<unsigned long long*>(maximum),
               static_cast<unsigned long long>(bits));
   }
@@ -90,94 +142,193 @@ __device__ void raise_error(abi::OutputAccumulator& output, double error, double
   }
 }
 
-/// |got - RN(expected)|, as core::compare_output() records it.
-__device__ double rounded_error(Dtype dtype, uint64_t got, double expected,
-                                const core::ElementCheck& check) {
+struct Judgement {
+  core::ElementCheck check;
+  double rounded_error;  ///< |got - RN(expected)|, as core::compare_output() records it
+};
+
+/// The rule itself. One copy for all dtypes, called only for what quick_check() leaves open.
+__device__ __noinline__ Judgement judge(Dtype dtype, uint64_t got, double expected, double bound,
+                                        uint64_t poison) {
+  Judgement j;
+  j.check = core::check_element(dtype, got, expected, bound, poison);
   const double value = core::decode(dtype, got), nearest = core::round_to(dtype, expected);
-  if (check.kind == core::ElementClass::no_reference || core::is_nan(value)) {
-    return core::double_of(0x7ff0000000000000ull);
+  if (j.check.kind == core::ElementClass::no_reference || core::is_nan(value)) {
+    j.rounded_error = core::double_of(0x7ff0000000000000ull);
+  } else {
+    j.rounded_error = value == nearest ? 0.0 : fabs(value - nearest);
   }
-  return value == nearest ? 0.0 : fabs(value - nearest);
+  return j;
 }
 
 struct ChunkResult {
   uint32_t compared = 0, bad = 0, not_finite = 0, poison = 0;
+  uint32_t undecided = 0;  ///< bits 2j and 2j + 1: the pair of round j
   uint64_t hash = 0;
   ElementMaxima maxima;
 };
 
-/// Compares up to kChunk elements of one output of one trial; every thread of the block takes part.
+__device__ void raise_maxima(ElementMaxima& maxima, double error, double expected,
+                             double rounded_error) {
+  if (rounded_error > maxima.rounded_error) maxima.rounded_error = rounded_error;
+  if (error > maxima.error) {
+    maxima.error = error;
+    maxima.error_expected = expected;
+  }
+}
+
+/// The rule itself for one element of each lane of `mine`, and the counts of what it rejects.
+/// Called by whole warps, lanes in the order of their elements.
+__device__ void judge_element(const abi::CompareParameters& p, const abi::CompareSlot& output,
+                              bool mine, uint64_t i, uint32_t slot, uint64_t trial,
+                              ChunkResult& r) {
+  const Dtype dtype = output.dtype;
+  bool bad = false, not_finite = false, poisoned = false;
+  uint32_t tile = 0;
+  if (mine) {
+    const uint64_t got = core::load_bits(output.data, slot * output.elements + i, dtype);
+    const double expected = output.expected[slot * output.reference_stride + i];
+    const double bound = output.bound[slot * output.reference_stride + i];
+    const uint64_t poison = core::poison_bits(dtype, core::poison_word(trial));
+    const Judgement judgement = judge(dtype, got, expected, bound, poison);
+    const core::ElementCheck& check = judgement.check;
+    bad = core::is_failure(check.kind);
+    not_finite = check.kind == core::ElementClass::not_a_number ||
+                 check.kind == core::ElementClass::infinite;
+    poisoned = check.kind == core::ElementClass::poison;
+    tile = output.first_tile + abi::tile_of(output, static_cast<uint32_t>(i));
+    raise_maxima(r.maxima, check.error, expected, judgement.rounded_error);
+    raise(&p.tiles[tile].worst_ratio, check.ratio);
+    raise(&p.tiles[tile].worst_ulps, check.ulps);
+    ++r.compared;
+  }
+  const uint32_t bad_lanes = __ballot_sync(0xffffffffu, bad);
+  if (!bad) return;
+  // Wrong elements of one tile are counted by one lane for all.
+  const uint32_t peers = __match_any_sync(bad_lanes, tile);
+  const uint32_t not_finite_lanes = __ballot_sync(bad_lanes, not_finite) & peers;
+  const uint32_t poison_lanes = __ballot_sync(bad_lanes, poisoned) & peers;
+  ++r.bad;
+  r.not_finite += not_finite;
+  r.poison += poisoned;
+  if ((threadIdx.x & 31) == static_cast<uint32_t>(__ffs(peers) - 1)) {
+    abi::TileAccumulator& t = p.tiles[tile];
+    add(&t.bad_elements, __popc(peers));
+    if (not_finite_lanes) add(&t.not_finite, __popc(not_finite_lanes));
+    if (poison_lanes) add(&t.poison, __popc(poison_lanes));
+    // The lowest lane of `peers` has the smallest index.
+    atomicMin(reinterpret_cast<unsigned long long*>(&t.first_bad),
+              static_cast<unsigned long long>(i));
+    // A slot works on one trial at a time, so its stamps count a tile once per trial.
+    uint64_t* stamp = p.tile_stamps + static_cast<uint64_t>(slot) * p.tile_count + tile;
+    const uint64_t previous = atomicExch(reinterpret_cast<unsigned long long*>(stamp),
+                                         static_cast<unsigned long long>(trial + 1));
+    if (previous != trial + 1) add(&t.bad_trials, 1);
+  }
+}
+
+/// Compares elements begin..end of one output of one trial; every thread of the block takes part.
+/// Errors up to `worst_error` are of no interest.
+/// Accepted elements are recognised by quick_check(); the others are left to judge_undecided(), so
+/// that the loop stays short.
 template <Dtype kDtype>
 __device__ ChunkResult compare_chunk(const abi::CompareParameters& p,
-                                     const abi::CompareSlot& output, uint32_t chunk, uint32_t slot,
-                                     uint64_t trial) {
-  const uint64_t poison = core::poison_bits(kDtype, core::poison_word(trial));
-  const uint64_t base = slot * output.elements, reference = slot * output.reference_stride;
-  constexpr uint32_t kPerThread = abi::kChunk / abi::kThreads;
-  uint64_t got[kPerThread];
-  double expected[kPerThread], bound[kPerThread];
-#pragma unroll
-  for (uint32_t j = 0; j < kPerThread; ++j) {
-    const uint64_t i = static_cast<uint64_t>(chunk) * abi::kChunk + j * abi::kThreads + threadIdx.x;
-    if (i >= output.elements) continue;
-    got[j] = core::load_bits(output.data, base + i, kDtype);
-    expected[j] = output.expected[reference + i];
-    bound[j] = output.bound[reference + i];
-  }
+                                     const abi::CompareSlot& output, uint32_t begin, uint32_t end,
+                                     uint32_t slot, double worst_error) {
+  using T = arithmetic::Storage<kDtype>;
+  const T* const data = static_cast<const T*>(output.data) + slot * output.elements;
+  const double* const expected = output.expected + slot * output.reference_stride;
+  const double* const bound = output.bound + slot * output.reference_stride;
+  const bool paired = output.elements % 2 == 0;
+  // Both elements of every pair are in one tile.
+  const bool one_tile = paired && output.cols.divisor % 2 == 0 && output.tile_cols.divisor % 2 == 0;
+  const uint32_t first = begin + 2 * threadIdx.x;
+  const uint32_t rounds = (end - begin + abi::kRound - 1) / abi::kRound;
+  uint32_t undecided = 0;
   ChunkResult r;
-#pragma unroll
-  for (uint32_t j = 0; j < kPerThread; ++j) {
-    const uint64_t i = static_cast<uint64_t>(chunk) * abi::kChunk + j * abi::kThreads + threadIdx.x;
-    const bool valid = i < output.elements;
-    core::ElementCheck check;
-    uint32_t tile = 0;
-    bool bad = false;
-    if (valid) {
-      check = core::check_element(kDtype, got[j], expected[j], bound[j], poison);
-      bad = core::is_failure(check.kind);
-      tile = output.first_tile + abi::tile_of(output, static_cast<uint32_t>(i));
-      const double rounded = rounded_error(kDtype, got[j], expected[j], check);
-      ++r.compared;
-      if (check.ratio > r.maxima.ratio) r.maxima.ratio = check.ratio;
-      if (check.ulps > r.maxima.ulps) r.maxima.ulps = check.ulps;
-      if (rounded > r.maxima.rounded_error) r.maxima.rounded_error = rounded;
-      if (check.error > r.maxima.error) {
-        r.maxima.error = check.error;
-        r.maxima.error_expected = expected[j];
-      }
-      raise(&p.tiles[tile].worst_ratio, check.ratio);
-      raise(&p.tiles[tile].worst_ulps, check.ulps);
-      if (p.hash_outputs) r.hash += core::output_hash_term(got[j], i);
+
+  const auto element = [&](T got, double want, double limit, uint32_t i, const ulonglong2& seen,
+                           abi::TileAccumulator& tile, uint32_t bit) {
+    const arithmetic::QuickCheck check =
+        arithmetic::quick_check<kDtype>(got, want, limit, core::double_of(seen.x));
+    if (p.hash_outputs) r.hash += core::output_hash_term(got, i);
+    if (!check.decided) {
+      undecided |= bit;
+      return;
     }
-    const uint32_t bad_lanes = __ballot_sync(0xffffffffu, bad);
-    if (bad_lanes == 0) continue;
-    if (!bad) continue;
-    // Wrong elements of one tile are counted by one lane for all.
-    const bool not_finite = check.kind == core::ElementClass::not_a_number ||
-                            check.kind == core::ElementClass::infinite;
-    const bool poisoned = check.kind == core::ElementClass::poison;
-    const uint32_t peers = __match_any_sync(bad_lanes, tile);
-    const uint32_t not_finite_lanes = __ballot_sync(bad_lanes, not_finite) & peers;
-    const uint32_t poison_lanes = __ballot_sync(bad_lanes, poisoned) & peers;
-    ++r.bad;
-    r.not_finite += not_finite;
-    r.poison += poisoned;
-    if ((threadIdx.x & 31) == static_cast<uint32_t>(__ffs(peers) - 1)) {
-      abi::TileAccumulator& t = p.tiles[tile];
-      add(&t.bad_elements, __popc(peers));
-      if (not_finite_lanes) add(&t.not_finite, __popc(not_finite_lanes));
-      if (poison_lanes) add(&t.poison, __popc(poison_lanes));
-      // The lowest lane of `peers` has the smallest index.
-      atomicMin(reinterpret_cast<unsigned long long*>(&t.first_bad),
-                static_cast<unsigned long long>(i));
-      // A slot works on one trial at a time, so its stamps count a tile once per trial.
-      uint64_t* stamp = p.tile_stamps + static_cast<uint64_t>(slot) * p.tile_count + tile;
-      const uint64_t previous = atomicExch(reinterpret_cast<unsigned long long*>(stamp),
-                                           static_cast<unsigned long long>(trial + 1));
-      if (previous != trial + 1) add(&t.bad_trials, 1);
+    ++r.compared;
+    // What raises no maximum, nearly everything, ends here.
+    if (check.nearest && check.error <= worst_error && check.ulps <= core::double_of(seen.y)) {
+      return;
+    }
+    if (check.error > worst_error) worst_error = check.error;
+    raise_maxima(r.maxima, check.error, want, check.rounded_error);
+    if (check.ratio > core::double_of(seen.x)) raise(&tile.worst_ratio, check.ratio);
+    if (check.ulps > core::double_of(seen.y)) raise(&tile.worst_ulps, check.ulps);
+  };
+  const auto tile_at = [&](uint32_t i) -> abi::TileAccumulator& {
+    return p.tiles[output.first_tile + abi::tile_of(output, i)];
+  };
+  // Figures seen so far, perhaps stale: then a candidate more is looked at.
+  const auto seen_in = [](const abi::TileAccumulator& tile) {
+    return *reinterpret_cast<const ulonglong2*>(&tile.worst_ratio);
+  };
+  const auto compare_pair = [&](uint32_t i, uint32_t round, Pair<T> got, double2 want,
+                                double2 limit) {
+    abi::TileAccumulator& tile = tile_at(i);
+    const ulonglong2 seen = seen_in(tile);
+    element(got.first, want.x, limit.x, i, seen, tile, 1u << 2 * round);
+    if (one_tile) {
+      element(got.second, want.y, limit.y, i + 1, seen, tile, 2u << 2 * round);
+    } else if (i + 1 < end) {
+      abi::TileAccumulator& next = tile_at(i + 1);
+      element(got.second, want.y, limit.y, i + 1, seen_in(next), next, 2u << 2 * round);
+    }
+  };
+  if (paired) {
+    constexpr uint32_t kInFlight = 2;  // pairs requested before the first is used
+    for (uint32_t round = 0; round < rounds; round += kInFlight) {
+      Pair<T> got[kInFlight];
+      double2 want[kInFlight], limit[kInFlight];
+#pragma unroll
+      for (uint32_t u = 0; u < kInFlight; ++u) {
+        const uint32_t i = first + (round + u) * abi::kRound;
+        if (i >= end) continue;
+        got[u] = *reinterpret_cast<const Pair<T>*>(data + i);
+        want[u] = *reinterpret_cast<const double2*>(expected + i);
+        limit[u] = *reinterpret_cast<const double2*>(bound + i);
+      }
+#pragma unroll
+      for (uint32_t u = 0; u < kInFlight; ++u) {
+        const uint32_t i = first + (round + u) * abi::kRound;
+        if (i < end) compare_pair(i, round + u, got[u], want[u], limit[u]);
+      }
+    }
+  } else {
+    for (uint32_t round = 0; round < rounds; ++round) {
+      const uint32_t i = first + round * abi::kRound;
+      if (i >= end) break;
+      const uint32_t second = i + 1 < end ? i + 1 : i;
+      compare_pair(i, round, {data[i], data[second]}, {expected[i], expected[second]},
+                   {bound[i], bound[second]});
     }
   }
+
+  r.undecided = undecided;
   return r;
+}
+
+/// Second pass: what the first one left open. Called by whole warps.
+__device__ void judge_undecided(const abi::CompareParameters& p, const abi::CompareSlot& output,
+                                uint32_t begin, uint32_t slot, uint64_t trial, ChunkResult& r) {
+  if (!__any_sync(0xffffffffu, r.undecided != 0)) return;
+  for (uint32_t j = 0; j < 2 * abi::kMaxRounds; ++j) {
+    const bool mine = r.undecided >> j & 1;
+    if (!__any_sync(0xffffffffu, mine)) continue;
+    const uint32_t i = begin + 2 * threadIdx.x + j / 2 * abi::kRound + j % 2;
+    judge_element(p, output, mine, i, slot, trial, r);
+    __syncwarp();
+  }
 }
 
 /// Adds the hash to the set of hashes seen.
@@ -264,21 +415,35 @@ __device__ uint64_t warp_sum(uint64_t x) {
 extern "C" __global__ void __launch_bounds__(abi::kThreads)
     faultline_prepare(const __grid_constant__ abi::PrepareParameters p) {
   const uint32_t chunk = blockIdx.x, slot = blockIdx.y;
+  wait_for_earlier_launches();
   const uint64_t trial = first_trial(p.range) + slot;
+  const auto end_of = [&p](uint64_t begin, uint64_t elements) {
+    return begin + p.chunk < elements ? begin + p.chunk : elements;
+  };
   if (chunk >= p.input_chunks[p.input_count]) {
     const uint32_t k = tensor_of_chunk(p.output_chunks, p.output_count, chunk);
-    poison_chunk(p.outputs[k], trial, chunk - p.output_chunks[k], slot);
+    const abi::PoisonSlot& output = p.outputs[k];
+    const uint64_t bits = core::poison_bits(output.dtype, core::poison_word(trial));
+    const uint64_t first = slot * output.elements;
+    const uint64_t begin = static_cast<uint64_t>(chunk - p.output_chunks[k]) * p.chunk;
+    const uint64_t end = end_of(begin, output.elements);
+    switch (core::size_of(output.dtype)) {
+    case 2: poison_chunk<uint16_t>(output.data, bits, first + begin, first + end); break;
+    case 4: poison_chunk<uint32_t>(output.data, bits, first + begin, first + end); break;
+    default: poison_chunk<uint64_t>(output.data, bits, first + begin, first + end); break;
+    }
     return;
   }
   const uint32_t k = tensor_of_chunk(p.input_chunks, p.input_count, chunk);
   const abi::InputSlot& input = p.inputs[k];
   const uint64_t seed = core::trial_seed(p.range.campaign_seed, p.range.fixed_inputs ? 0 : trial);
-  const uint32_t local = chunk - p.input_chunks[k];
+  const uint64_t begin = static_cast<uint64_t>(chunk - p.input_chunks[k]) * p.chunk;
+  const uint64_t end = end_of(begin, input.elements);
   switch (input.dtype) {
-  case Dtype::f16: draw_chunk<Dtype::f16>(input, seed, local, slot); break;
-  case Dtype::bf16: draw_chunk<Dtype::bf16>(input, seed, local, slot); break;
-  case Dtype::f32: draw_chunk<Dtype::f32>(input, seed, local, slot); break;
-  case Dtype::f64: draw_chunk<Dtype::f64>(input, seed, local, slot); break;
+  case Dtype::f16: draw_chunk<Dtype::f16>(input, seed, begin, end, slot); break;
+  case Dtype::bf16: draw_chunk<Dtype::bf16>(input, seed, begin, end, slot); break;
+  case Dtype::f32: draw_chunk<Dtype::f32>(input, seed, begin, end, slot); break;
+  case Dtype::f64: draw_chunk<Dtype::f64>(input, seed, begin, end, slot); break;
   }
 }
 
@@ -288,10 +453,18 @@ extern "C" __global__ void __launch_bounds__(abi::kThreads)
   __shared__ uint32_t compared, bad, not_finite, poison, last;
   __shared__ unsigned long long hash;
   const uint32_t slot = blockIdx.y;
+  wait_for_earlier_launches();
+  let_next_launch_begin();
   const uint64_t trial = first_trial(p.range) + slot;
   const uint32_t k = tensor_of_chunk(p.chunks, p.output_count, blockIdx.x);
   const abi::CompareSlot& output = p.outputs[k];
-  const uint32_t chunk = blockIdx.x - p.chunks[k];
+  const uint32_t elements = static_cast<uint32_t>(output.elements);
+  const uint32_t begin = (blockIdx.x - p.chunks[k]) * p.chunk;
+  const uint32_t end = elements - begin < p.chunk ? elements : begin + p.chunk;
+  abi::OutputAccumulator& total = p.accumulators[k];
+  // Requested now, needed last.
+  const uint64_t worst_error = total.worst_error, worst_rounded = total.worst_rounded_error;
+  const double seen_error = core::double_of(worst_error);
   if (threadIdx.x == 0) {
     compared = bad = not_finite = poison = last = 0;
     hash = 0;
@@ -300,18 +473,18 @@ extern "C" __global__ void __launch_bounds__(abi::kThreads)
 
   ChunkResult r;
   switch (output.dtype) {
-  case Dtype::f16: r = compare_chunk<Dtype::f16>(p, output, chunk, slot, trial); break;
-  case Dtype::bf16: r = compare_chunk<Dtype::bf16>(p, output, chunk, slot, trial); break;
-  case Dtype::f32: r = compare_chunk<Dtype::f32>(p, output, chunk, slot, trial); break;
-  case Dtype::f64: r = compare_chunk<Dtype::f64>(p, output, chunk, slot, trial); break;
+  case Dtype::f16: r = compare_chunk<Dtype::f16>(p, output, begin, end, slot, seen_error); break;
+  case Dtype::bf16: r = compare_chunk<Dtype::bf16>(p, output, begin, end, slot, seen_error); break;
+  case Dtype::f32: r = compare_chunk<Dtype::f32>(p, output, begin, end, slot, seen_error); break;
+  case Dtype::f64: r = compare_chunk<Dtype::f64>(p, output, begin, end, slot, seen_error); break;
   }
   __syncwarp();
-  abi::OutputAccumulator& total = p.accumulators[k];
-  raise(&total.worst_ratio, r.maxima.ratio);
-  raise(&total.worst_ulps, r.maxima.ulps);
-  raise(&total.worst_rounded_error, r.maxima.rounded_error);
+  judge_undecided(p, output, begin, slot, trial, r);
+  if (core::bits_of(r.maxima.rounded_error) > worst_rounded) {
+    raise(&total.worst_rounded_error, r.maxima.rounded_error);
+  }
   __syncwarp();
-  if (__any_sync(0xffffffffu, core::bits_of(r.maxima.error) > total.worst_error)) {
+  if (__any_sync(0xffffffffu, core::bits_of(r.maxima.error) > worst_error)) {
     raise_error(total, r.maxima.error, r.maxima.error_expected);
   }
   __syncwarp();
@@ -343,14 +516,13 @@ extern "C" __global__ void __launch_bounds__(abi::kThreads)
       if (poison) add(&total.poison, poison);
     }
     if (p.hash_outputs) add(&record.hash[k], hash);
-    // Release: what this block added precedes its count; the block that reads the full count
-    // acquires it.
-    __threadfence();
+    // Release: what this block added to the record precedes its count.
+    if (bad || p.hash_outputs) __threadfence();
     const unsigned long long before =
         atomicAdd(reinterpret_cast<unsigned long long*>(&record.compared),
                   static_cast<unsigned long long>(compared));
-    __threadfence();
     last = before + compared == p.elements;
+    if (last) __threadfence();  // acquire: the other blocks' additions to the record
   }
   __syncthreads();  // writer: thread 0's verdict; readers: all
   if (last) finish_trial(p, slot, trial);

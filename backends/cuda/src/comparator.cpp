@@ -24,16 +24,16 @@ std::vector<T> read_array(const DeviceMemory& memory, std::size_t count, cudaStr
 
 }  // namespace
 
-void number_chunks(std::span<const std::uint64_t> elements, std::uint32_t begin,
-                   std::span<std::uint32_t> chunks) {
+void number_chunks(std::span<const std::uint64_t> elements, std::uint32_t chunk,
+                   std::uint32_t begin, std::span<std::uint32_t> chunks) {
   std::uint64_t next = begin;
   for (std::size_t i = 0; i < elements.size(); ++i) {
     chunks[i] = static_cast<std::uint32_t>(next);
-    next += (elements[i] + abi::kChunk - 1) / abi::kChunk;
+    next += (elements[i] + chunk - 1) / chunk;
     if (next >= std::uint64_t{1} << 31) {
       throw core::UnsupportedError(
           fmt::format("a trial's tensors have more than {} elements, too many for one grid",
-                      (std::uint64_t{1} << 31) * abi::kChunk));
+                      (std::uint64_t{1} << 31) * chunk));
     }
   }
   chunks[elements.size()] = static_cast<std::uint32_t>(next);
@@ -42,7 +42,6 @@ void number_chunks(std::span<const std::uint64_t> elements, std::uint32_t begin,
 Comparator::Comparator(std::vector<core::BufferSpec> outputs, std::uint32_t batch,
                        std::uint32_t capture_limit, bool hash_outputs, DeviceKernels& kernels)
     : outputs_(std::move(outputs)), kernels_(kernels) {
-  std::vector<std::uint64_t> elements;
   for (std::size_t k = 0; k < outputs_.size(); ++k) {
     const core::BufferSpec& output = outputs_[k];
     const core::TileGeometry& tiles = output.tiles;
@@ -60,10 +59,9 @@ Comparator::Comparator(std::vector<core::BufferSpec> outputs, std::uint32_t batc
     base_.tile_count += static_cast<std::uint32_t>(tiles.tile_count());
     base_.elements += slot.elements;
     base_.capture_stride += (output.bytes() + 255) / 256 * 256;
-    elements.push_back(slot.elements);
+    elements_.push_back(slot.elements);
   }
   base_.output_count = static_cast<std::uint32_t>(outputs_.size());
-  number_chunks(elements, 0, base_.chunks);
   base_.capture_limit = std::min(capture_limit, abi::kMaxCaptures);
   base_.hash_outputs = hash_outputs;
 
@@ -105,6 +103,9 @@ void Comparator::compare(const abi::TrialRange& range, std::span<const ComparedO
                          bool shared_reference, cudaStream_t stream) {
   abi::CompareParameters p = base_;
   p.range = range;
+  p.chunk = abi::chunk_elements(p.elements * range.batch,
+                                static_cast<std::uint32_t>(kernels_.multiprocessors()));
+  number_chunks(elements_, p.chunk, 0, p.chunks);
   for (std::size_t k = 0; k < outputs_.size(); ++k) {
     p.outputs[k].data = outputs[k].data;
     p.outputs[k].expected = outputs[k].expected;
@@ -152,8 +153,6 @@ void Comparator::collect(const core::TrialRequest& request, bool fixed_inputs,
     to.bad_elements = from.bad_elements;
     to.not_finite = from.not_finite;
     to.poison = from.poison;
-    to.worst_ratio = core::double_of(from.worst_ratio);
-    to.worst_ulps = core::double_of(from.worst_ulps);
     to.worst_error = core::double_of(from.worst_error);
     to.worst_rounded_error = core::double_of(from.worst_rounded_error);
     to.worst_error_expected = from.worst_error_expected;
@@ -168,6 +167,8 @@ void Comparator::collect(const core::TrialRequest& request, bool fixed_inputs,
       figures.worst_ulps = core::double_of(tile.worst_ulps);
       figures.first_bad_index =
           tile.first_bad == kNone ? -1 : static_cast<std::int64_t>(tile.first_bad);
+      to.worst_ratio = std::max(to.worst_ratio, figures.worst_ratio);
+      to.worst_ulps = std::max(to.worst_ulps, figures.worst_ulps);
     }
     result.outputs.push_back(std::move(to));
   }

@@ -12,9 +12,10 @@
 namespace faultline::cuda {
 
 /// Chunk numbering of a list of tensors, shared by the prepare and compare kernels: first chunk of
-/// each, then the total, beginning at `begin`. `chunks` has one entry more than `elements`.
-void number_chunks(std::span<const std::uint64_t> elements, std::uint32_t begin,
-                   std::span<std::uint32_t> chunks);
+/// each, then the total, beginning at `begin`; a chunk is up to `chunk` elements. `chunks` has one
+/// entry more than `elements`.
+void number_chunks(std::span<const std::uint64_t> elements, std::uint32_t chunk,
+                   std::uint32_t begin, std::span<std::uint32_t> chunks);
 
 /// Where one output of a launch and its reference lie.
 struct ComparedOutput {
@@ -49,6 +50,7 @@ class Comparator {
 
  private:
   std::vector<core::BufferSpec> outputs_;
+  std::vector<std::uint64_t> elements_;  // of each output of one trial
   DeviceKernels& kernels_;
   abi::CompareParameters base_;
   DeviceMemory tiles_, accumulators_, slots_, stamps_, totals_, captures_;

@@ -13,6 +13,7 @@ DeviceKernels::DeviceKernels(ModuleCache& modules)
     : modules_(modules), multiprocessors_(modules.facts().multiprocessors) {
   const DeviceFacts& facts = modules.facts();
   const bool hopper = facts.compute_major == 9 && facts.compute_minor == 0;
+  hopper_ = hopper;
   trial_module_ =
       core::make_module(hopper ? embedded::trial_kernels() : embedded::trial_kernels_compute_80());
   stress_module_ = core::make_module(hopper ? embedded::stress_kernels()
@@ -33,6 +34,25 @@ void DeviceKernels::set_carveout(int percent) {
   copy_once_ = modules_.kernel(stress_module_, "faultline_copy_once", options);
 }
 
+void DeviceKernels::launch_early(cudaKernel_t kernel, const char* name, dim3 grid,
+                                 cudaStream_t stream, void** arguments) {
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = dim3(abi::kThreads);
+  config.stream = stream;
+  config.attrs = &early;
+  config.numAttrs = hopper_ ? 1 : 0;
+  const cudaError_t error =
+      cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), arguments);
+  if (error != cudaSuccess) {
+    check_execution(error,
+                    fmt::format("launch of '{}' with grid ({}, {}) failed", name, grid.x, grid.y));
+  }
+}
+
 template <class... Arguments>
 void DeviceKernels::launch(cudaKernel_t kernel, const char* name, dim3 grid, unsigned threads,
                            cudaStream_t stream, Arguments... arguments) {
@@ -48,13 +68,15 @@ void DeviceKernels::launch(cudaKernel_t kernel, const char* name, dim3 grid, uns
 void DeviceKernels::prepare(const abi::PrepareParameters& p, cudaStream_t stream) {
   const std::uint32_t chunks = p.output_chunks[p.output_count];
   if (chunks != 0) {
-    launch(prepare_, "faultline_prepare", dim3(chunks, p.range.batch), abi::kThreads, stream, p);
+    void* arguments[] = {const_cast<abi::PrepareParameters*>(&p)};
+    launch_early(prepare_, "faultline_prepare", dim3(chunks, p.range.batch), stream, arguments);
   }
 }
 
 void DeviceKernels::compare(const abi::CompareParameters& p, cudaStream_t stream) {
-  launch(compare_, "faultline_compare", dim3(p.chunks[p.output_count], p.range.batch),
-         abi::kThreads, stream, p);
+  void* arguments[] = {const_cast<abi::CompareParameters*>(&p)};
+  launch_early(compare_, "faultline_compare", dim3(p.chunks[p.output_count], p.range.batch), stream,
+               arguments);
 }
 
 void DeviceKernels::advance(std::uint64_t* cursor, std::uint64_t trials, cudaStream_t stream) {

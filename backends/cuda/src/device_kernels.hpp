@@ -32,6 +32,11 @@ class DeviceKernels {
   int multiprocessors() const { return multiprocessors_; }
 
  private:
+  /// Launches kThreads-wide blocks that may be scheduled before the stream's last kernel has ended
+  /// (programmatic dependent launch); the kernel itself waits for it. Devices before compute
+  /// capability 9 launch as usual.
+  void launch_early(cudaKernel_t kernel, const char* name, dim3 grid, cudaStream_t stream,
+                    void** arguments);
   template <class... Arguments>
   void launch(cudaKernel_t kernel, const char* name, dim3 grid, unsigned threads,
               cudaStream_t stream, Arguments... arguments);
@@ -39,6 +44,7 @@ class DeviceKernels {
   ModuleCache& modules_;
   core::ModuleRef trial_module_, stress_module_;
   int multiprocessors_ = 1;
+  bool hopper_ = false;
   cudaKernel_t prepare_{}, compare_{}, advance_{}, fill_{};
   cudaKernel_t stress_memory_{}, stress_compute_{}, read_once_{}, copy_once_{};
 };

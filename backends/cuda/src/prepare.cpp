@@ -33,9 +33,19 @@ void prepare_buffers(const core::TrialPlan& plan, core::DataMode data,
       output_elements[p.output_count++] = elements;
     }
   }
-  number_chunks(std::span(input_elements).first(p.input_count), 0,
+  std::uint64_t elements = 0;
+  for (std::uint64_t count : input_elements) {
+    elements += count;
+  }
+  for (std::uint64_t count : output_elements) {
+    elements += count;
+  }
+  p.chunk = abi::chunk_elements(elements * range.batch,
+                                static_cast<std::uint32_t>(kernels.multiprocessors()));
+  number_chunks(std::span(input_elements).first(p.input_count), p.chunk, 0,
                 std::span(p.input_chunks).first(p.input_count + 1));
-  number_chunks(std::span(output_elements).first(p.output_count), p.input_chunks[p.input_count],
+  number_chunks(std::span(output_elements).first(p.output_count), p.chunk,
+                p.input_chunks[p.input_count],
                 std::span(p.output_chunks).first(p.output_count + 1));
   kernels.prepare(p, stream);
 }
