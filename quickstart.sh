@@ -188,7 +188,8 @@ demonstrate() {
   fi
   [[ -s $html ]] || fail 1 "gla_decode@$variant left no report at $html"
   local verdict
-  read -r verdict <"$reports/gla_decode-$variant.txt" || fail 1 "gla_decode@$variant printed nothing"
+  read -r verdict <"$reports/gla_decode-$variant.txt" ||
+    fail 1 "gla_decode@$variant printed nothing"
   verdicts+=("$verdict")
   verdicts+=("    report: $PWD/$html")
 }
