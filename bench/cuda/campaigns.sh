@@ -3,7 +3,7 @@
 #
 # campaigns.sh FAULTLINE OUT PART...
 #
-# The measurements on a GPU that docs and README quote, one JSON record each in OUT, and OUT/log.txt.
+# The measurements on a GPU that docs and README quote: one JSON record each in OUT, and OUT/log.txt
 #   timing     gemv against cuBLAS; trial rates and times of gla_decode
 #   race       5,000 trials an arm of the two racy mutants and of the clean kernel
 #   rare       the early-release race under memory stress, up to 300,000 trials a kernel
@@ -84,8 +84,11 @@ part_verify() {
 }
 
 part_sanitizer() {
-    command -v compute-sanitizer >/dev/null || { echo "no compute-sanitizer" | tee -a "$log"; return; }
-    local variant copy tool text code
+    if ! command -v compute-sanitizer >/dev/null; then
+        echo "no compute-sanitizer" | tee -a "$log"
+        return
+    fi
+    local variant copy tool text code summary
     for variant in shared_buffer early_release pipelined; do
         for copy in bulk tensor; do
             for tool in racecheck memcheck synccheck initcheck; do
@@ -96,9 +99,9 @@ part_sanitizer() {
                     "$faultline" stress gla_decode@$variant $gla --config "copy=$copy" \
                     --backend cuda --plan none --trials 20 --quiet 2>&1)
                 code=$?
+                summary='ERROR SUMMARY: [0-9]+ error[s]?|RACECHECK SUMMARY: .*'
                 printf '%s %s %s: exit %s; %s; %s\n' "$tool" "$variant" "$copy" "$code" \
-                    "$(grep -aoE 'ERROR SUMMARY: [0-9]+ error[s]?|RACECHECK SUMMARY: .*' <<<"$text" |
-                        tail -1)" \
+                    "$(grep -aoE "$summary" <<<"$text" | tail -1)" \
                     "$(grep -aE 'PASS|FAIL|INCONCLUSIVE' <<<"$text" | head -1)" |
                     tee -a "$out/sanitizer.txt" "$log"
             done

@@ -38,7 +38,8 @@ def campaign(name, record):
             shown = f"{percent(rate)} ({percent(low)} .. {percent(high)})"
         else:
             shown = f"0 (below {percent(arm['upper95'])})"
-        wrong = ", ".join(f"{o['name']} {o['bad_trials']}" for o in result["outputs"] if o["bad_trials"])
+        wrong = ", ".join(f"{o['name']} {o['bad_trials']}" for o in result["outputs"]
+                          if o["bad_trials"])
         tiles = [f"{o['name']} {tile_counts(o)}" for o in result["outputs"]
                  if o["geometry"]["pipeline_depth"] and tile_counts(o)]
         note = [] if result["overlap_proven"] else ["overlap not proven"]
@@ -46,7 +47,8 @@ def campaign(name, record):
             note.append(f"batch {result['batch']}")
         if result["failed"]:
             note.append(f"first failing trial {result['first_failed_trial']}")
-        print(f"| {arm['perturbation']['name']} | {result['failed']} | {result['trials']} | {shown} "
+        which = arm["perturbation"]["name"]
+        print(f"| {which} | {result['failed']} | {result['trials']} | {shown} "
               f"| {wrong} | {'; '.join(tiles)} | {'; '.join(note)} |")
     rows = [p for p in record["evidence"]["provenance"] if p["matched"] > 0]
     if rows:
@@ -59,15 +61,17 @@ def campaign(name, record):
 def bench(name, record):
     print(f"### {name}\n\n`{record['provenance']['command_line']}`  ")
     print(f"Method: {record['analysis_plan']}\n")
-    print("| problem | what | graph us | event us | TB/s | of read ceiling | baseline / own | spread | note |")
+    print("| problem | what | graph us | event us | TB/s | of read ceiling | baseline / own "
+          "| spread | note |")
     print("|---|---|---|---|---|---|---|---|---|")
     for row in record["bench"]:
         ratio = f"{row['ratio_to_baseline']:.3f}" if row["ratio_to_baseline"] else ""
         tbs = f"{row['tb_per_s']:.3f}" if row["tb_per_s"] else ""
         share = percent(row["fraction_of_ceiling"]) if row["fraction_of_ceiling"] else ""
         event = f"{row['median_event_us']:.2f}" if row["median_event_us"] else ""
-        print(f"| {row['problem']} | {row['name']} {row['config']} | {row['median_graph_us']:.3f} | "
-              f"{event} | {tbs} | {share} | {ratio} | {percent(row['spread_graph'])} | {row['note']} |")
+        print(f"| {row['problem']} | {row['name']} {row['config']} | {row['median_graph_us']:.3f} "
+              f"| {event} | {tbs} | {share} | {ratio} | {percent(row['spread_graph'])} "
+              f"| {row['note']} |")
     print()
 
 
@@ -78,8 +82,8 @@ def verify(name, record):
     for config in configs:
         for output in config["result"]["outputs"]:
             ratio = output["worst_ratio"]
-            worst[output["name"]] = max(worst.get(output["name"], 0.0),
-                                        float(ratio) if not isinstance(ratio, str) else float("inf"))
+            ratio = float("inf") if isinstance(ratio, str) else float(ratio)
+            worst[output["name"]] = max(worst.get(output["name"], 0.0), ratio)
     print(f"| {name} | {record['verdict']['summary'][:120]} | {failed} of {len(configs)} | " +
           ", ".join(f"{k} {v:.3g}" for k, v in worst.items()) + " |")
 
@@ -101,7 +105,8 @@ def main():
             campaign(name, record)
     sweeps = {n: r for n, r in records.items() if r["command"] == "verify"}
     if sweeps:
-        print("### Sweeps\n\n| run | verdict | failed configurations | worst fraction of bound |\n|---|---|---|---|")
+        print("### Sweeps\n\n| run | verdict | failed configurations | worst fraction of bound |")
+        print("|---|---|---|---|")
         for name, record in sweeps.items():
             verify(name, record)
         print()

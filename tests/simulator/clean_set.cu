@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Correct code as libraries write it: CUB, cooperative groups, libcu++ barriers, pipelines and bulk
 // copies, and well-known patterns by hand. The race detector must be silent about every kernel
-// here; a report would be a false one. All take (in, out) of 4096 floats each and run on 4 CTAs of 256.
+// here; a report would be a false one. All take (in, out) of 4096 floats each and run on 4 CTAs of
+// 256 threads.
 #include <cooperative_groups.h>
 #include <cooperative_groups/memcpy_async.h>
 #include <cooperative_groups/reduce.h>

@@ -98,9 +98,9 @@ struct Evidence {
   std::optional<ErrorShapeEvidence> error_shape{};
   std::vector<std::string>
       null_outputs_accepted;  ///< fake outputs (zeros, constant, shuffled) that would pass
-  /// Distinct asynchronous instructions (cp.async..., wgmma...) in the PTX of the kernels that ran: a
-  /// static fact. Empty: no asynchronous unit can be at fault.
-  std::vector<std::string> asynchronous_instructions;
+  /// Distinct asynchronous instructions (cp.async..., wgmma...) in the PTX of the kernels that ran:
+  /// a static fact. Empty: no asynchronous unit can be at fault.
+  std::vector<std::string> asynchronous_instructions{};
   bool interrupted = false;
 };
 

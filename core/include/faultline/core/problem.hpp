@@ -23,7 +23,7 @@ struct ParameterSpec {
   std::int64_t multiple_of = 1;         ///< integer
   std::vector<std::int64_t> allowed{};  ///< integer: non-empty = exactly these values
   std::vector<std::string>
-      choices;  ///< choice: names; dtype: canonical dtype names; real: words allowed
+      choices{};  ///< choice: names; dtype: canonical dtype names; real: words allowed
   double real_minimum = 0.0, real_maximum = 0.0;
   std::string default_value{};  ///< as it would be written on the command line
 
