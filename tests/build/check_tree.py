@@ -215,13 +215,17 @@ def check_format(root, files, clang_format):
     sources = [path.as_posix() for path in files if path.suffix in {".hpp", ".cpp"}]
     if not sources:
         yield "no source file was found: nothing checked is not success"
-    for path in sources:
-        run = subprocess.run([clang_format, "--dry-run", "-Werror", path], cwd=root,
-                             capture_output=True, text=True, check=False)
-        if run.returncode != 0:
-            lines = run.stderr.splitlines() or [path]
-            first = next((line for line in lines if path in line), lines[0])
-            yield f"{first} (run: clang-format -i {path})"
+        return
+    run = subprocess.run([clang_format, "--dry-run", "-Werror", *sources], cwd=root,
+                         capture_output=True, text=True, check=False)
+    named = set()
+    for line in run.stderr.splitlines():
+        path = line.split(":")[0]
+        if path in sources and path not in named:
+            named.add(path)
+            yield f"{line} (run: clang-format -i {path})"
+    if run.returncode != 0 and not named:
+        yield f"{clang_format} ended with exit code {run.returncode}: {run.stderr.strip()}"
 
 
 # ---- selftest: (rule, files, part of the expected finding or None for silence) ---------------
