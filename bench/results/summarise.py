@@ -1,9 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """summarise.py FOLDER: the records of bench/cuda/campaigns.sh in FOLDER as Markdown, on stdout."""
+import gzip
 import json
 import pathlib
 import sys
+
+
+def read(path):
+    data = path.read_bytes()
+    return json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
 
 
 def percent(x):
@@ -90,7 +96,8 @@ def verify(name, record):
 
 def main():
     folder = pathlib.Path(sys.argv[1])
-    records = {p.stem: json.loads(p.read_text()) for p in sorted(folder.glob("*.json"))}
+    records = {p.name.removesuffix(".gz").removesuffix(".json"): read(p)
+               for p in sorted([*folder.glob("*.json"), *folder.glob("*.json.gz")])}
     if not records:
         sys.exit(f"summarise.py: no records in {folder}")
     provenance = next(iter(records.values()))["provenance"]
