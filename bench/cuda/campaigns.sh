@@ -84,7 +84,10 @@ part_verify() {
 }
 
 part_sanitizer() {
-    command -v compute-sanitizer >/dev/null || { echo "no compute-sanitizer" | tee -a "$log"; return; }
+    if ! command -v compute-sanitizer >/dev/null; then
+        echo "no compute-sanitizer" | tee -a "$log"
+        return
+    fi
     local variant copy tool text code filter
     for variant in ${SANITIZER_VARIANTS:-shared_buffer early_release pipelined}; do
         for copy in ${SANITIZER_COPIES:-bulk tensor}; do
@@ -98,8 +101,7 @@ part_sanitizer() {
                     --backend cuda --plan none --trials 10 --quiet 2>&1)
                 code=$?
                 printf '%s %s %s: exit %s; %s; %s\n' "$tool" "$variant" "$copy" "$code" \
-                    "$(grep -aoE 'ERROR SUMMARY: [0-9]+ error[s]?|RACECHECK SUMMARY: .*' <<<"$text" |
-                        tail -1)" \
+                    "$(grep -aoE '(ERROR|RACECHECK) SUMMARY: .*' <<<"$text" | tail -1)" \
                     "$(grep -aE 'PASS|FAIL|INCONCLUSIVE' <<<"$text" | head -1)" |
                     tee -a "$out/sanitizer.txt" "$log"
             done
