@@ -18,8 +18,8 @@
 namespace faultline::app {
 namespace {
 
-constexpr int kExcerptMargin = 3;  // lines of source before and after the marked one
-constexpr size_t kMaxReplayLines = 8;
+constexpr int kExcerptMargin = 3;      // lines of source before and after the marked one
+constexpr size_t kMaxReplayLines = 2;  // the rest are in the record, arm by arm
 
 std::string host_name() {
   char name[256] = {};
