@@ -11,8 +11,10 @@
 #include "faultline/core/errors.hpp"
 #include "faultline/cuda/baselines.hpp"
 #include "faultline/cuda/cuda_backend.hpp"
+#include "faultline/diagnosis/diagnose.hpp"
 #include "faultline/reports/progress.hpp"
 #include "record.hpp"
+#include "work.hpp"
 
 namespace faultline::app {
 namespace {
@@ -49,7 +51,7 @@ core::BenchRow make_row(const core::Problem& problem, const std::string& config,
   row.bytes = bytes;
   row.tb_per_s = graph.median_us > 0 ? bytes / graph.median_us * 1e-6 : 0.0;
   row.fraction_of_ceiling = ceiling > 0 ? row.tb_per_s * 1e12 / ceiling : 0.0;
-  row.contaminated = graph.spread > kContaminated;
+  row.contaminated = !(graph.median_us > 0.0 && graph.spread <= kContaminated);
   if (row.contaminated) {
     row.note =
         fmt::format("contaminated: samples spread by {:.0f} % of the median", 100 * graph.spread);
@@ -99,6 +101,7 @@ void add_trial_rates(core::Backend& backend, const kernels::ResolvedTrial& trial
         .problem = trial.problem.values.line(), .config = trial.config.line(), .name = mode.name};
     const double seconds = static_cast<double>(result.elapsed_ns) * 1e-9;
     row.median_graph_us = result.trials ? seconds * 1e6 / static_cast<double>(result.trials) : 0.0;
+    record.evidence.arms.push_back({.perturbation = mode.perturbation, .result = result});
     row.note = fmt::format("{:.0f} trials/s ({} trials, {} failed, batch {})",
                            seconds > 0 ? static_cast<double>(result.trials) / seconds : 0.0,
                            result.trials, result.failed, result.batch);
@@ -110,6 +113,9 @@ void add_trial_rates(core::Backend& backend, const kernels::ResolvedTrial& trial
 
 int bench_command(const Context& context) {
   const Options& options = context.options;
+  // Refuses an unknown subject or variant before anything is timed.
+  const auto wanted_trial =
+      kernels::resolve(context.registry, subject_and_variant(options), {}, {});
   Run run(context, "bench");
   std::string why;
   const auto backend = choose_backend(options.backend == "auto" ? "cuda" : options.backend, why);
@@ -122,9 +128,9 @@ int bench_command(const Context& context) {
       options.samples ? static_cast<std::uint32_t>(options.samples) : kDefaultSamples;
   const cuda::Bandwidth ceiling = cuda::measure_bandwidth();
 
-  const std::string& name = options.subject();
-  const std::string subject_name = name.substr(0, name.find('@'));
-  const kernels::Subject& subject = context.registry.get(subject_name);
+  const kernels::Subject& subject = *wanted_trial.subject;
+  const bool one_variant =
+      !options.variant.empty() || options.subject().find('@') != std::string::npos;
   std::unique_ptr<cuda::CublasBaseline> cublas;
   std::string no_cublas;
   if (subject.name == "gemv") {
@@ -168,11 +174,8 @@ int bench_command(const Context& context) {
         record.bench.push_back(std::move(row));
       }
     }
-    std::string variant_text = options.variant;
-    if (const size_t at = name.find('@'); at != std::string::npos)
-      variant_text = name.substr(at + 1);
     for (const auto& variant : subject.variants) {
-      const bool wanted = variant_text.empty() ? !variant.is_mutant : variant.name == variant_text;
+      const bool wanted = one_variant ? &variant == wanted_trial.variant : !variant.is_mutant;
       if (!wanted) continue;
       auto configs = subject.configs(problem, variant.name);
       if (!options.config.empty()) {
@@ -199,8 +202,8 @@ int bench_command(const Context& context) {
     }
   }
   if (subject.name != "gemv" && !context.stop) {
-    const auto trial =
-        kernels::resolve(context.registry, name, options.problem_values(), options.config_values());
+    const auto trial = kernels::resolve(context.registry, subject_and_variant(options),
+                                        options.problem_values(), options.config_values());
     run.identify(trial);
     add_trial_rates(*backend, trial, record);
   }
@@ -217,8 +220,21 @@ int bench_command(const Context& context) {
          .severity = core::Severity::warning,
          .headline = "something else used the device while it was timed"});
   }
+  record.evidence.subject = subject.name;
+  record.evidence.variant = wanted_trial.variant->name;
+  record.evidence.backend = backend->info().name;
   record.evidence.mode = "bench";
   record.evidence.interrupted = context.stop;
+  const auto went_wrong = [](const core::ArmEvidence& arm) {
+    return arm.result.failed > 0 || arm.result.trials == 0 || arm.result.skipped ||
+           arm.result.status != core::ExecutionStatus::completed;
+  };
+  if (std::any_of(record.evidence.arms.begin(), record.evidence.arms.end(), went_wrong)) {
+    record.verdict = diagnosis::diagnose(record.evidence);  // a rate of wrong trials is no pass
+  } else if (record.bench.empty()) {
+    record.verdict.outcome = core::Outcome::inconclusive;
+    record.verdict.summary = "inconclusive: nothing was timed";
+  }
   return run.finish_with_verdict();
 }
 

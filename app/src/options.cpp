@@ -90,7 +90,7 @@ void add_common(CLI::App& command, Options& options) {
   add_count(command, "--width", options.width,
             "columns of terminal output (default: the terminal's)", 20, 1000);
   command.add_option("--run", options.run_dir,
-                     "keep the record in this folder (run.json), rewritten while the run goes on");
+                     "keep the record in this folder (run.json), of stress, also while it goes on");
   for (const char* format : {"json", "html"}) {
     command.add_option_function<std::string>(
         std::string("--") + format,

@@ -143,6 +143,9 @@ int race_file(const Context& context, const std::string& path) {
 
 int race_command(const Context& context) {
   const Options& options = context.options;
+  if (options.no_race) {
+    throw core::UsageError("race --no-race would check nothing: leave --no-race out");
+  }
   const std::string& word = options.subject();
   if (word.size() > 4 && word.ends_with(".ptx")) return race_file(context, word);
   if (options.backend == "cuda") {

@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 
 #include "faultline/app/version.hpp"
+#include "faultline/core/errors.hpp"
 #include "faultline/diagnosis/diagnose.hpp"
 #include "faultline/reports/output.hpp"
 #include "faultline/reports/renderer.hpp"
@@ -114,8 +116,8 @@ void Run::add_replay_lines() {
 std::function<void(const core::Evidence&)> Run::checkpoint() {
   if (context_.options.run_dir.empty()) return {};
   static constexpr std::chrono::seconds kBetweenWrites{2};
-  return [this,
-          last = std::chrono::steady_clock::time_point()](const core::Evidence& evidence) mutable {
+  return [this, last = std::chrono::steady_clock::time_point(),
+          warned = false](const core::Evidence& evidence) mutable {
     const auto now = std::chrono::steady_clock::now();
     if (now - last < kBetweenWrites) return;
     last = now;
@@ -123,7 +125,14 @@ std::function<void(const core::Evidence&)> Run::checkpoint() {
     partial.evidence = evidence;
     for (auto& arm : partial.evidence.arms) arm.result.captures.clear();
     partial.verdict = diagnosis::diagnose(evidence);
-    reports::write_output(context_.options.run_dir + "/run.json", core::to_json(partial));
+    try {
+      reports::write_output(context_.options.run_dir + "/run.json", core::to_json(partial));
+    } catch (const core::Error& error) {
+      // The work goes on: the whole record is written at the end, and fails the run if it cannot
+      // be.
+      if (!warned) fmt::print(stderr, "faultline: warning: no checkpoint: {}\n", error.what());
+      warned = true;
+    }
   };
 }
 
@@ -135,31 +144,48 @@ int Run::finish(core::Evidence evidence) {
   return finish_with_verdict();
 }
 
+void Run::print(bool report_on_stdout) const {
+  if (report_on_stdout) return;
+  const Options& options = context_.options;
+  auto terminal = reports::terminal_options_for(stdout, color_mode(options.color));
+  if (options.width > 0) terminal.width = options.width;
+  terminal.verbosity = options.quiet           ? reports::Verbosity::quiet
+                       : options.verbosity > 0 ? reports::Verbosity::verbose
+                                               : reports::Verbosity::normal;
+  reports::print_terminal(record_, terminal, stdout);
+}
+
 int Run::finish_with_verdict() {
   const Options& options = context_.options;
   record_.provenance.duration_s =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
 
+  // One output that cannot be written must not cost the others: try all, then raise the first.
+  std::exception_ptr first_error;
+  const auto attempt = [&](const auto& write) {
+    try {
+      write();
+    } catch (const core::Error&) {
+      if (!first_error) first_error = std::current_exception();
+    }
+  };
+  if (!options.run_dir.empty()) {
+    attempt([&] { reports::write_output(options.run_dir + "/run.json", core::to_json(record_)); });
+  }
   // A report on standard output replaces the text for people, so that pipes get one format.
   const bool report_on_stdout =
       std::any_of(options.reports.begin(), options.reports.end(),
                   [](const auto& report) { return report.second == "-"; });
-  if (!report_on_stdout) {
-    auto terminal = reports::terminal_options_for(stdout, color_mode(options.color));
-    if (options.width > 0) terminal.width = options.width;
-    terminal.verbosity = options.quiet           ? reports::Verbosity::quiet
-                         : options.verbosity > 0 ? reports::Verbosity::verbose
-                                                 : reports::Verbosity::normal;
-    reports::print_terminal(record_, terminal, stdout);
-  }
+  attempt([&] { print(report_on_stdout); });
   for (const auto& [format, path] : options.reports) {
-    reports::write_report(record_, *reports::find_renderer(format), path);
-    if (path != "-" && !report_on_stdout && !options.quiet)
-      fmt::print("{} report: {}\n", format, path);
+    attempt([&] {
+      reports::write_report(record_, *reports::find_renderer(format), path);
+      if (path != "-" && !report_on_stdout && !options.quiet) {
+        fmt::print("{} report: {}\n", format, path);
+      }
+    });
   }
-  if (!options.run_dir.empty()) {
-    reports::write_output(options.run_dir + "/run.json", core::to_json(record_));
-  }
+  if (first_error) std::rethrow_exception(first_error);
   if (record_.evidence.interrupted && context_.stop) {
     return static_cast<int>(core::ExitCode::interrupted);
   }

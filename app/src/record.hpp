@@ -34,6 +34,7 @@ class Run {
   int finish_with_verdict();
 
  private:
+  void print(bool report_on_stdout) const;
   void add_excerpts();
   void add_replay_lines();
 

@@ -62,6 +62,11 @@ void add_block(core::TrialResult& into, const core::TrialResult& block, bool fre
   }
   into.gate_samples += block.gate_samples;
   into.gate_worst = std::max(into.gate_worst, block.gate_worst);
+  // Work that was planned and then could not be done: never a pass.
+  if (block.skipped && into.status < core::ExecutionStatus::unsupported) {
+    into.status = core::ExecutionStatus::unsupported;
+    if (into.message.empty()) into.message = block.note;
+  }
   if (block.status > into.status) into.status = block.status;
   if (into.message.empty()) into.message = block.message;
   if (into.details.empty()) into.details = block.details;

@@ -96,7 +96,7 @@ void TrialRunner::run_one(const core::TrialPlan& plan, const core::TrialRequest&
     result.status = report.status;
     result.message = report.message;
     result.details = report.details;
-    return;  // nothing was judged: the trial does not count
+    if (!has_error(report.races)) return;  // nothing was judged: the trial does not count
   }
   ++result.trials;
   merge_races(result.races, report.races);
