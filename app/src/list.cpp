@@ -28,6 +28,9 @@ void print_variants(const kernels::Subject& subject) {
     fmt::print("    {:<18} mutant of {}; must get {}\n", variant.name, variant.clean_twin,
                variant.required_finding ? core::name_of(*variant.required_finding) : "no finding");
     fmt::print("    {:<18}   {}\n", "", variant.description);
+    if (!variant.shows_at.empty()) {
+      fmt::print("    {:<18}   shows at {}\n", "", core::Assignment(variant.shows_at).line());
+    }
   }
 }
 
