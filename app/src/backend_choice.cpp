@@ -7,17 +7,15 @@
 
 namespace faultline::app {
 
-std::unique_ptr<core::Backend> choose_backend(const std::string& name, std::string& why) {
+std::unique_ptr<core::Backend> choose_backend(const std::string& name) {
   if (name == "simulator") return simulator::make_simulator_backend();
   if (name == "cuda") return cuda::make_cuda_backend();
   if (name != "auto") {
     throw core::UsageError("unknown backend '" + name +
                            "': --backend takes auto, cuda or simulator");
   }
-  const cuda::CudaProbe probe = cuda::probe_cuda();
-  if (probe.usable) return cuda::make_cuda_backend();
-  why = "on the simulator, because " + probe.why_not;
-  return simulator::make_simulator_backend();
+  return cuda::probe_cuda().usable ? cuda::make_cuda_backend()
+                                   : simulator::make_simulator_backend();
 }
 
 }  // namespace faultline::app

@@ -8,9 +8,8 @@
 
 namespace faultline::app {
 
-/// "cuda", "simulator", or "auto": CUDA when a usable device is there, else the simulator. `why`
-/// gets one sentence about the choice made by "auto". Throws EnvironmentError when the wanted one
-/// cannot be had.
-std::unique_ptr<core::Backend> choose_backend(const std::string& name, std::string& why);
+/// "cuda", "simulator", or "auto": CUDA when a usable device is there, else the simulator. Throws
+/// EnvironmentError when the wanted one cannot be had.
+std::unique_ptr<core::Backend> choose_backend(const std::string& name);
 
 }  // namespace faultline::app

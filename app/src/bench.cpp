@@ -117,8 +117,7 @@ int bench_command(const Context& context) {
   const auto wanted_trial =
       kernels::resolve(context.registry, subject_and_variant(options), {}, {});
   Run run(context, "bench");
-  std::string why;
-  const auto backend = choose_backend(options.backend == "auto" ? "cuda" : options.backend, why);
+  const auto backend = choose_backend(options.backend == "auto" ? "cuda" : options.backend);
   if (backend->info().is_model) {
     throw core::UnsupportedError("the simulator has no time: bench needs --backend cuda and a GPU "
                                  "(bench/simulator measures the simulator itself)");

@@ -72,8 +72,7 @@ int race_file(const Context& context, const std::string& path) {
                            "? --entry NAME (and --grid, --block, --arg)");
   }
   Run run(context, "race");
-  std::string why;
-  const auto backend = choose_backend("simulator", why);
+  const auto backend = choose_backend("simulator");
   run.use_backend(backend->info());
 
   core::LaunchOperation launch;
@@ -155,8 +154,7 @@ int race_command(const Context& context) {
   const auto trial = kernels::resolve(context.registry, subject_and_variant(options),
                                       options.problem_values(), options.config_values());
   Run run(context, "race");
-  std::string why;
-  const auto backend = choose_backend("simulator", why);
+  const auto backend = choose_backend("simulator");
   run.identify(trial);
   run.use_backend(backend->info());
 
@@ -166,7 +164,7 @@ int race_command(const Context& context) {
   if (options.trials > 0) race.trials = options.trials;
   race.seed = options.seed;
   race.data = options.data_mode();
-  race.mode = options.lenient ? core::RaceMode::lenient : core::RaceMode::strict;
+  race.mode = race_mode(options);
   race.run = work.run_options();
   run.record().analysis_plan = fmt::format(
       "{} schedule{}, happens-before detection{}", race.trials, race.trials == 1 ? "" : "s",

@@ -24,8 +24,7 @@ int replay_command(const Context& context) {
                                        token.backend, options.backend));
   }
   Run run(context, "replay");
-  std::string why;
-  const auto backend = choose_backend(token.backend, why);
+  const auto backend = choose_backend(token.backend);
   run.use_backend(backend->info());
 
   Work work(context);

@@ -42,8 +42,7 @@ int stress_command(const Context& context) {
   const auto trial = kernels::resolve(context.registry, subject_and_variant(options),
                                       options.problem_values(), options.config_values());
   Run run(context, "stress");
-  std::string why;
-  const auto backend = choose_backend(options.backend, why);
+  const auto backend = choose_backend(options.backend);
   run.identify(trial);
   run.use_backend(backend->info());
 

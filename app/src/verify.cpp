@@ -15,8 +15,7 @@ int verify_command(const Context& context) {
   const auto first = kernels::resolve(context.registry, subject_and_variant(options),
                                       options.problem_values(), options.config_values());
   Run run(context, "verify");
-  std::string why;
-  const auto backend = choose_backend(options.backend, why);
+  const auto backend = choose_backend(options.backend);
   run.use_backend(backend->info());
 
   std::vector<core::Problem> problems{first.problem};
