@@ -45,6 +45,65 @@ void decode_all(const Tensor& tensor, std::vector<double>& values) {
   }
 }
 
+/// As draw_in_row(), bit for bit, with the norms of a row computed once.
+template <Dtype D>
+void generate_rows(const InputSpec& spec, std::uint64_t key, std::byte* out, std::size_t count) {
+  const auto row = static_cast<std::size_t>(spec.row);
+  const auto group = static_cast<std::size_t>(spec.group);
+  const std::uint64_t shared_key = group_key(key);
+  const double a = static_cast<double>(spec.a), b = static_cast<double>(spec.b);
+  std::vector<double> own(row), shared(row), values(row);
+  const auto normals = [&](std::uint64_t row_key, std::size_t first, std::vector<double>& x) {
+    for (std::size_t j = 0; j < row; ++j) {
+      x[j] = unit_normal(element_bits(row_key, first + j));
+    }
+  };
+  const auto norm_of = [](const std::vector<double>& x) {
+    double sum = 0.0;
+    for (const double v : x) {
+      sum += mul_rn(v, v);
+    }
+    return sqrt_rn(sum);
+  };
+  const auto normalise = [&](std::vector<double>& x) {
+    const double norm = norm_of(x);
+    for (double& v : x) {
+      v = over_norm(v, norm);
+    }
+  };
+  std::size_t loaded = ~std::size_t{0};
+  for (std::size_t first = 0; first < count; first += row) {
+    const std::size_t shared_first = first / row / group * row;
+    if (spec.distribution != Distribution::unit_row && shared_first != loaded) {
+      normals(shared_key, shared_first, shared);
+      if (spec.distribution != Distribution::repeated_row) {
+        normalise(shared);
+      }
+      loaded = shared_first;
+    }
+    if (spec.distribution == Distribution::unit_row ||
+        spec.distribution == Distribution::common_row) {
+      normals(key, first, own);
+      normalise(own);
+    }
+    switch (spec.distribution) {
+    case Distribution::unit_row: values = own; break;
+    case Distribution::common_row:
+      for (std::size_t j = 0; j < row; ++j) {
+        values[j] = own[j] + shared[j];
+      }
+      normalise(values);
+      break;
+    default: values = shared; break;
+    }
+    for (std::size_t j = 0; j < row && first + j < count; ++j) {
+      const double x = spec.distribution == Distribution::repeated_row ? mul_rn(values[j], b) + a
+                                                                       : mul_rn(b, values[j]);
+      detail::store<D>(out, first + j, detail::fast_encode<D>(x));
+    }
+  }
+}
+
 template <Dtype D>
 void generate(const InputSpec& spec, std::uint64_t key, std::byte* out, std::size_t count) {
   // One loop per distribution: with the specification's kind fixed, draw() inlines to straight-line
@@ -61,6 +120,11 @@ void generate(const InputSpec& spec, std::uint64_t key, std::byte* out, std::siz
   case Distribution::uniform: return fill([] { return Distribution::uniform; });
   case Distribution::small_int: return fill([] { return Distribution::small_int; });
   case Distribution::index: return fill([] { return Distribution::index; });
+  case Distribution::coin: return fill([] { return Distribution::coin; });
+  case Distribution::unit_row:
+  case Distribution::common_row:
+  case Distribution::identical_row:
+  case Distribution::repeated_row: return generate_rows<D>(spec, key, out, count);
   case Distribution::constant: {
     const auto bits = detail::fast_encode<D>(draw(spec, key, 0));
     for (std::size_t i = 0; i < count; ++i) {
@@ -92,6 +156,10 @@ void generate_input(const InputSpec& spec, std::uint64_t seed, std::uint32_t ten
     throw UsageError(fmt::format("a tensor of {} {} elements holds {} bytes: make it with "
                                  "Tensor(dtype, shape)",
                                  count, name_of(out.dtype), out.bytes.size()));
+  }
+  if (is_row_distribution(spec.distribution) && (spec.row < 1 || spec.group < 1)) {
+    throw UsageError(fmt::format("rows of {} elements in groups of {}: both must be at least 1",
+                                 spec.row, spec.group));
   }
   std::byte* data = out.bytes.data();
   switch (out.dtype) {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "faultline/core/trial.hpp"
 
+#include <fmt/format.h>
+
+#include "faultline/core/errors.hpp"
+
 namespace faultline::core {
 
 namespace {
@@ -23,6 +27,45 @@ std::vector<std::uint32_t> TrialPlan::input_indices() const {
 
 std::vector<std::uint32_t> TrialPlan::output_indices() const {
   return indices_of(buffers, BufferRole::output);
+}
+
+TrialPlan with_intermediates(const TrialPlan& plan) {
+  if (plan.intermediates.empty() || !plan.intermediate_reference || !plan.reference) {
+    throw UsageError(
+        fmt::format("{}@{} declares no intermediates to compare", plan.subject, plan.variant));
+  }
+  TrialPlan all = plan;
+  for (const std::uint32_t index : plan.intermediates) {
+    all.buffers.at(index).role = BufferRole::output;
+  }
+  all.device_oracle = {};
+  all.hypotheses = {};
+  all.error_hypotheses = {};
+  const std::vector<std::uint32_t> outputs = plan.output_indices();
+  all.reference = [plan, outputs, order = all.output_indices()](const std::vector<Tensor>& inputs) {
+    std::vector<ReferenceTensor> finals = plan.reference(inputs);
+    std::vector<ReferenceTensor> stages = plan.intermediate_reference(inputs);
+    if (finals.size() != outputs.size() || stages.size() != plan.intermediates.size()) {
+      throw UsageError(fmt::format(
+          "{}@{}: {} outputs and {} intermediates have {} and {} references", plan.subject,
+          plan.variant, outputs.size(), plan.intermediates.size(), finals.size(), stages.size()));
+    }
+    std::map<std::uint32_t, ReferenceTensor*> by_buffer;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      by_buffer[outputs[i]] = &finals[i];
+    }
+    for (std::size_t i = 0; i < stages.size(); ++i) {
+      by_buffer[plan.intermediates[i]] = &stages[i];
+    }
+    std::vector<ReferenceTensor> result;
+    for (const std::uint32_t index : order) {
+      result.push_back(std::move(*by_buffer.at(index)));
+    }
+    return result;
+  };
+  all.intermediates.clear();
+  all.intermediate_reference = {};
+  return all;
 }
 
 InputSpec input_for(DataMode mode, const BufferSpec& buffer) {

@@ -15,9 +15,11 @@ namespace faultline::core {
 namespace {
 
 constexpr Dtype kAll[] = {Dtype::f16, Dtype::bf16, Dtype::f32, Dtype::f64};
-constexpr Distribution kDistributions[] = {Distribution::normal, Distribution::uniform,
-                                           Distribution::small_int, Distribution::constant,
-                                           Distribution::index};
+constexpr Distribution kDistributions[] = {Distribution::normal,        Distribution::uniform,
+                                           Distribution::small_int,     Distribution::constant,
+                                           Distribution::index,         Distribution::coin,
+                                           Distribution::unit_row,      Distribution::common_row,
+                                           Distribution::identical_row, Distribution::repeated_row};
 
 TEST(Generator, KnownValues) {
   // SplitMix64 with state 0 gives mix64(0x9e3779b97f4a7c15) first: a published test vector.
@@ -36,7 +38,7 @@ TEST(Generator, KnownValues) {
 TEST(Generator, TensorEqualsDrawElementByElement) {
   for (const Dtype dtype : kAll) {
     for (const Distribution distribution : kDistributions) {
-      const InputSpec spec{distribution, 3.0f, 0.7f};
+      const InputSpec spec{distribution, 3.0f, 0.7f, 50, 5};  // 42 rows and a part of one
       Tensor tensor(dtype, {7, 301});
       generate_input(spec, 42, 3, tensor);
       for (std::int64_t i = 0; i < tensor.size(); ++i) {
@@ -48,6 +50,50 @@ TEST(Generator, TensorEqualsDrawElementByElement) {
       EXPECT_EQ(again.bytes, tensor.bytes);
     }
   }
+}
+
+TEST(Generator, RowsHaveTheNormAndTheDirectionThatTheyPromise) {
+  constexpr std::int64_t kRow = 64, kGroup = 8, kRows = 4 * kGroup;
+  const auto rows = [](Distribution distribution) {
+    Tensor tensor(Dtype::f64, {kRows, kRow});
+    generate_input({distribution, 0.0f, 2.0f, kRow, kGroup}, 9, 1, tensor);
+    return tensor.to_doubles();
+  };
+  const auto dot = [](const std::vector<double>& x, std::int64_t i, std::int64_t j) {
+    double sum = 0.0;
+    for (std::int64_t c = 0; c < kRow; ++c) {
+      sum += x[static_cast<std::size_t>(i * kRow + c)] * x[static_cast<std::size_t>(j * kRow + c)];
+    }
+    return sum;
+  };
+  for (const Distribution distribution :
+       {Distribution::unit_row, Distribution::common_row, Distribution::identical_row}) {
+    const std::vector<double> x = rows(distribution);
+    for (std::int64_t i = 0; i < kRows; ++i) {
+      EXPECT_NEAR(dot(x, i, i), 4.0, 1e-12);
+    }
+  }
+  // Cosines between rows of one group: about 0, 1/2 and exactly 1.
+  const auto mean_cosine = [&](const std::vector<double>& x, std::int64_t apart) {
+    double sum = 0.0;
+    for (std::int64_t i = 0; i + apart < kRows; i += kGroup) {
+      sum += dot(x, i, i + apart) / 4.0;
+    }
+    return sum / (kRows / kGroup);
+  };
+  EXPECT_NEAR(mean_cosine(rows(Distribution::unit_row), 3), 0.0, 0.2);
+  EXPECT_NEAR(mean_cosine(rows(Distribution::common_row), 3), 0.5, 0.2);
+  EXPECT_NEAR(mean_cosine(rows(Distribution::identical_row), 3), 1.0, 1e-12);
+  const std::vector<double> repeated = rows(Distribution::repeated_row);
+  EXPECT_EQ(dot(repeated, 0, 0), dot(repeated, 0, 7));
+  EXPECT_NE(dot(repeated, 7, 7), dot(repeated, 8, 8));  // another group
+}
+
+TEST(Generator, RefusesRowsWithoutALength) {
+  Tensor tensor(Dtype::f32, {4, 4});
+  EXPECT_THROW(generate_input({Distribution::unit_row, 0.0f, 1.0f}, 1, 0, tensor), UsageError);
+  EXPECT_THROW(generate_input({Distribution::common_row, 0.0f, 1.0f, 4, 0}, 1, 0, tensor),
+               UsageError);
 }
 
 TEST(Generator, SeedsTensorsAndTrialsDiffer) {

@@ -74,6 +74,15 @@ FAULTLINE_HD double mul_rn(double a, double b) {
 #endif
 }
 
+/// Square root, correctly rounded: equal on host and device.
+FAULTLINE_HD double sqrt_rn(double x) {
+#if defined(__CUDA_ARCH__)
+  return __dsqrt_rn(x);
+#else
+  return __builtin_sqrt(x);
+#endif
+}
+
 /// 2^e as a double for -1074 <= e <= 1023; 0 below, infinity above. Exact.
 FAULTLINE_HD double exp2_int(int e) {
   if (e < -1074) return 0.0;

@@ -18,15 +18,31 @@ enum class Distribution : uint8_t {
                   ///< when small
   constant = 3,   ///< a everywhere
   index = 4,      ///< address-coded: a + b * (index mod 2048)
+  coin = 5,       ///< a or b, each with probability 1/2
+  // Rows of `row` consecutive elements; n is a row of unit normals of its own, c a row of unit
+  // normals shared by the `group` consecutive rows around it. |.| is the Euclidean norm.
+  unit_row = 6,       ///< b n / |n|: rows of norm b
+  common_row = 7,     ///< b m / |m| with m = n / |n| + c / |c|: half a common direction
+  identical_row = 8,  ///< b c / |c|: one direction in the whole group
+  repeated_row = 9,   ///< a + b c: one normal row, repeated in the whole group
 };
+
+/// Distributions whose elements depend on the row they stand in: InputSpec::row must be positive.
+FAULTLINE_HD bool is_row_distribution(Distribution d) {
+  return d == Distribution::unit_row || d == Distribution::common_row ||
+         d == Distribution::identical_row || d == Distribution::repeated_row;
+}
 
 /// The distribution of one tensor. Part of the device ABI (plain data).
 struct InputSpec {
   Distribution distribution = Distribution::normal;
   float a = 0.0f;
   float b = 1.0f;
+  int32_t row = 0;    ///< row distributions: elements of a row
+  int32_t group = 1;  ///< row distributions: rows that share a direction
   friend bool operator==(const InputSpec& x, const InputSpec& y) {
-    return x.distribution == y.distribution && x.a == y.a && x.b == y.b;
+    return x.distribution == y.distribution && x.a == y.a && x.b == y.b && x.row == y.row &&
+           x.group == y.group;
   }
 };
 
@@ -52,6 +68,60 @@ FAULTLINE_HD uint64_t trial_seed(uint64_t seed, uint64_t trial) {
   return mix64(mix64(seed) ^ mix64(trial + 0x632be59bd9b4e019ull));
 }
 
+/// Irwin-Hall: mean 0, standard deviation 1. The variance of the sum of four uniforms on {0..65535}
+/// is 4 (65536^2 - 1) / 12 = 37837.227^2.
+FAULTLINE_HD double unit_normal(uint64_t bits) {
+  const int32_t sum = static_cast<int32_t>((bits & 0xffff) + (bits >> 16 & 0xffff) +
+                                           (bits >> 32 & 0xffff) + (bits >> 48));
+  return static_cast<double>(sum - 131070) * static_cast<double>(2.6428996e-5f);
+}
+
+/// Key of the rows that a group shares.
+FAULTLINE_HD uint64_t group_key(uint64_t key) { return mix64(key ^ 0xa0761d6478bd642full); }
+
+/// Norm of the `row` unit normals from `first` on. Products and sums in the order of the index.
+FAULTLINE_HD double row_norm(uint64_t key, uint64_t first, int32_t row) {
+  double sum = 0.0;
+  for (int32_t j = 0; j < row; ++j) {
+    const double x = unit_normal(element_bits(key, first + static_cast<uint64_t>(j)));
+    sum += mul_rn(x, x);
+  }
+  return sqrt_rn(sum);
+}
+
+/// x / norm; 0 for a row of zeros.
+FAULTLINE_HD double over_norm(double x, double norm) { return norm > 0.0 ? x / norm : 0.0; }
+
+/// One element of a row distribution. Costs a pass over the row or two: generate_input() keeps the
+/// norms instead.
+FAULTLINE_HD double draw_in_row(const InputSpec& spec, uint64_t key, uint64_t index) {
+  const uint64_t row = static_cast<uint64_t>(spec.row);
+  const uint64_t first = index / row * row, column = index % row;
+  const uint64_t shared_first = index / row / static_cast<uint64_t>(spec.group) * row;
+  const uint64_t shared_key = group_key(key);
+  const double own = unit_normal(element_bits(key, index));
+  const double shared = unit_normal(element_bits(shared_key, shared_first + column));
+  const double a = static_cast<double>(spec.a), b = static_cast<double>(spec.b);
+  switch (spec.distribution) {
+  case Distribution::unit_row: return mul_rn(b, over_norm(own, row_norm(key, first, spec.row)));
+  case Distribution::identical_row:
+    return mul_rn(b, over_norm(shared, row_norm(shared_key, shared_first, spec.row)));
+  case Distribution::repeated_row: return mul_rn(shared, b) + a;
+  default: break;
+  }
+  const double own_norm = row_norm(key, first, spec.row);
+  const double shared_norm = row_norm(shared_key, shared_first, spec.row);
+  double sum = 0.0;
+  for (uint64_t j = 0; j < row; ++j) {
+    const double m =
+        over_norm(unit_normal(element_bits(key, first + j)), own_norm) +
+        over_norm(unit_normal(element_bits(shared_key, shared_first + j)), shared_norm);
+    sum += mul_rn(m, m);
+  }
+  return mul_rn(b,
+                over_norm(over_norm(own, own_norm) + over_norm(shared, shared_norm), sqrt_rn(sum)));
+}
+
 /// The element's value before rounding to its dtype. Sums of products are either exact or kept
 /// apart by mul_rn, so that contraction to a fused multiply-add cannot change a bit.
 FAULTLINE_HD double draw(const InputSpec& spec, uint64_t key, uint64_t index) {
@@ -71,13 +141,16 @@ FAULTLINE_HD double draw(const InputSpec& spec, uint64_t key, uint64_t index) {
     const double width = static_cast<double>(spec.b) - static_cast<double>(spec.a);
     return mul_rn(u, width) + static_cast<double>(spec.a);
   }
+  case Distribution::coin:
+    return element_bits(key, index) >> 63 != 0 ? static_cast<double>(spec.b)
+                                               : static_cast<double>(spec.a);
+  case Distribution::unit_row:
+  case Distribution::common_row:
+  case Distribution::identical_row:
+  case Distribution::repeated_row: return draw_in_row(spec, key, index);
   case Distribution::normal: break;
   }
-  const uint64_t r = element_bits(key, index);
-  const int32_t sum =
-      static_cast<int32_t>((r & 0xffff) + (r >> 16 & 0xffff) + (r >> 32 & 0xffff) + (r >> 48));
-  // Variance of the sum of four uniforms on {0..65535}: 4 (65536^2 - 1) / 12 = 37837.227^2.
-  const double unit = static_cast<double>(sum - 131070) * static_cast<double>(2.6428996e-5f);
+  const double unit = unit_normal(element_bits(key, index));
   return mul_rn(unit, static_cast<double>(spec.b)) + static_cast<double>(spec.a);
 }
 

@@ -30,6 +30,21 @@ struct TileHypothesis {
   std::vector<double> values{};  ///< one per element of the output
 };
 
+/// A named part of the mathematics, and what it does to the outputs: what a missing or wrong term
+/// looks like. diagnosis/ regresses the residual got - expected on these.
+struct ErrorHypothesis {
+  enum class Kind : std::uint8_t {
+    term,        ///< `effect` is the term's contribution, expected - ablated: coefficient -1 of the
+                 ///< residual on it says missing, +1 doubled
+    wrong_form,  ///< `effect` is wrong - expected: coefficient 1 says computed in this wrong form
+  };
+  std::string name{};   ///< "A_inv"
+  std::string terms{};  ///< "dk_A, dbeta_A": the named terms of the reference behind it
+  Kind kind = Kind::term;
+  /// One per output, in order; empty where the effect is exactly zero, else one value per element.
+  std::vector<std::vector<double>> effect{};
+};
+
 /// Everything needed to run trials of one (subject, variant, problem, config). Data and pure
 /// functions.
 ///
@@ -57,9 +72,23 @@ struct TrialPlan {
   /// Provenance hypotheses for given inputs; may be empty.
   std::function<std::vector<TileHypothesis>(const std::vector<Tensor>& inputs)> hypotheses{};
 
+  /// Named terms and wrong forms for given inputs; may be empty.
+  std::function<std::vector<ErrorHypothesis>(const std::vector<Tensor>& inputs)> error_hypotheses{};
+
+  /// Workspace buffers that hold an intermediate of the algorithm, as indices of `buffers` in the
+  /// order in which the algorithm computes them; each has its tile geometry set. The reference of
+  /// each, in that order, comes from `intermediate_reference`. See with_intermediates().
+  std::vector<std::uint32_t> intermediates{};
+  std::function<std::vector<ReferenceTensor>(const std::vector<Tensor>& inputs)>
+      intermediate_reference{};
+
   std::vector<std::uint32_t> input_indices() const;
   std::vector<std::uint32_t> output_indices() const;
 };
+
+/// The plan with its intermediates as outputs that are poisoned and compared like the others (the
+/// device oracle, which does not know them, is dropped). UsageError when the plan has none.
+TrialPlan with_intermediates(const TrialPlan& plan);
 
 /// Data mode of inputs: the subject's default distributions, or coded data.
 enum class DataMode : std::uint8_t { normal, exact, address };
