@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// Per-element error bounds of the DeltaNet family: Monte Carlo arithmetic over a declared numeric
+// plan, and the checks that the bounds have to pass before anybody may rely on them.
+//
+// A magnitude shadow pass is vacuous here: the recurrence cancels. So the chunkwise algorithm runs
+// kBoundRuns times in fp32, rounding at the points where the kernel stores a value in a narrower
+// dtype, up or down at random; equal values round alike within a run, as they do on the device.
+// Against ref, the recurrence in double, and the twin y*, the same plan rounded to nearest:
+//   m   = mean_r (y_r - ref)^2
+//   s^2 = max(m, mean_tile m, mean_tile (y* - ref)^2) + (2^-22 RMS_row ref)^2
+//   B   = 7 s
+// tile = 16 x 16 elements, aligned (16 of a vector); row = one t (16 of a vector). `got` is
+// accepted when it lies in [RN(ref - B), RN(ref + B)] (core/acceptance.hpp). Derivation and
+// measurements: docs/tolerances.md, "DeltaNet".
+//
+// Bounds are equal bit for bit on every x86-64 machine, for any number of threads.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <faultline/core/dtype.hpp>
+#include <faultline/core/tensor.hpp>
+#include <faultline/core/trial.hpp>
+
+namespace faultline::reference {
+
+struct DeltaInputs;  // faultline/reference/deltanet.hpp
+
+/// Where a DeltaNet kernel may round: a value that it stores, or feeds to a tensor core, in a dtype
+/// narrower than the fp32 it was computed in. Symbols as in the chunkwise form: A = I + M,
+/// X = A^-1, W = X B_w, U = X B_v, V~ = U - W h, P = tril(Q K^T . Gamma), O = s(Q^ h + P V~),
+/// h' = gamma h + K^^T V~.
+enum class RoundingPoint : std::uint8_t {
+  m,           ///< M where a blocked inverse multiplies by it (inverse_block > 0)
+  x_sum,       ///< the inner sums of a blocked inverse, sum_k M_ik X_kj
+  x,           ///< X
+  b_w,         ///< B_w = diag(beta e^G) K
+  b_v,         ///< B_v = diag(beta) V, or the residual diag(beta)(V - e^G K h) with fused_v_new
+  b_k,         ///< diag(beta) K, of dk_A
+  w,           ///< W
+  u,           ///< U
+  h,           ///< the chunk state as an operand
+  v_new,       ///< V~
+  p,           ///< P
+  k_hat,       ///< K^ = diag(e^(G_n - G)) K, or diag(e^(G_n - G)) V~ with decay_on_v_new
+  q_hat,       ///< Q^ = diag(e^G) Q (times the scale with scale_in_query)
+  dp,          ///< dP . Gamma
+  du_partial,  ///< s P^T dO
+  dh,          ///< the gradient of the outgoing state as an operand
+  du,          ///< dU = du_partial + du_corr
+  dw,          ///< dW, or each of dW_local and dw_cross with dw_in_pieces
+  r,           ///< R_w = X^T dW and R_v = X^T dU as operands of dM
+  e,           ///< E = dM . Gamma
+  dk_piece,    ///< dk's parts stored apart and then added (dk_in_pieces)
+  dq_piece,    ///< dq's parts stored apart and then added (dq_in_pieces)
+  transition,  ///< the running DK x DK transition of a segment scan, as an operand
+  transition_product,  ///< W times the transition (forward), K^ times it (backward), as operands
+};
+inline constexpr std::size_t kRoundingPointCount = 24;
+std::string_view name_of(RoundingPoint point);
+
+/// The grid that a point rounds to.
+enum class Grid : std::uint8_t {
+  none,  ///< stays in fp32, where it was computed
+  f16,
+  bf16,
+  tf32,
+  f32,  ///< stored in fp32 too, but the kernel's order of summation is not ours: a random
+        ///< perturbation as large as the rounding of a sum of 64 products (docs/tolerances.md)
+};
+std::string_view name_of(Grid grid);
+Grid grid_of(core::Dtype dtype);  ///< f16, bf16, f32; UsageError for f64
+
+/// The numeric plan of one kernel: where it rounds. Plain data; kernels declare theirs beside their
+/// launch code, starting from stored_in().
+struct DeltaNumerics {
+  core::Dtype dtype = core::Dtype::f16;  ///< of q, k, v, beta, do and of o, dq, dk, dv
+  int chunk = 64;                        ///< C
+  std::array<Grid, kRoundingPointCount> points{};
+
+  /// Grid that the running h and dh are kept on between chunks; none: fp32 registers.
+  Grid state = Grid::none;
+  /// Rows of the diagonal blocks of the inverse that are solved in fp32; the blocks below them are
+  /// X_ij = -X_ii sum_k M_ik X_kj with operands rounded at m, x and x_sum. 0: all of X by fp32
+  /// substitution.
+  int inverse_block = 0;
+  bool fused_v_new = false;     ///< V~ = X diag(beta)(V - e^G K h): no W, U on that path
+  bool decay_on_v_new = false;  ///< h' = gamma h + K^T (diag(e^(G_n - G)) V~)
+  bool scale_in_query = false;  ///< q_hat holds the scale
+  bool dk_in_pieces = false;    ///< dk_partial + dk_corr, dk_wu, dk_A each rounded at dk_piece
+  bool dq_in_pieces = false;    ///< s e^G dO h^T and (dP . Gamma) K each rounded at dq_piece
+  bool dw_in_pieces = false;    ///< dW_local and dw_cross each rounded at dw
+  /// Chunks of a segment when the states are found by a scan over segments, each represented by a
+  /// DK x DK transition and a local state; 0: one serial pass.
+  int segment_chunks = 0;
+
+  Grid at(RoundingPoint point) const { return points[static_cast<std::size_t>(point)]; }
+  DeltaNumerics& set(RoundingPoint point, Grid grid) {
+    points[static_cast<std::size_t>(point)] = grid;
+    return *this;
+  }
+  /// Every point rounds to the grid of `dtype`, running states in fp32.
+  static DeltaNumerics stored_in(core::Dtype dtype, int chunk = 64);
+  friend bool operator==(const DeltaNumerics&, const DeltaNumerics&) = default;
+};
+/// "f16 C=64 x:f16 b_w:f16 ... state:none": one line, equal for equal plans.
+std::string to_string(const DeltaNumerics& numerics);
+
+inline constexpr int kBoundRuns = 32;
+inline constexpr double kBoundLambda = 7.0;
+/// The twin must stay within this part of the bound made without it.
+inline constexpr double kTwinLimit = 0.85;
+/// A term is visible where leaving it out moves an output by this many bounds.
+inline constexpr double kVisibleRatio = 1.5;
+/// RMS s above this part of RMS ref is worth a warning.
+inline constexpr double kWideBound = 0.05;
+
+/// What is known about the bound of one output or intermediate.
+struct BoundFigures {
+  std::string name{};  ///< "dk"
+  std::int64_t elements = 0;
+  double relative_scale = 0.0;    ///< RMS s / RMS ref; 0 where ref is exactly 0
+  double twin_ratio = 0.0;        ///< worst |y* - ref| over 7 s, s without the twin's floor
+  std::int64_t twin_index = -1;   ///< where
+  std::int64_t not_finite = 0;    ///< elements whose s is infinite or NaN
+  double forms_difference = 0.0;  ///< max |recurrence - chunkwise| / max |recurrence|
+  bool zero_reference = false;    ///< ref is 0 everywhere: 0 is the right answer
+  bool rejects_zero = true;       ///< an all-zero output would fail
+  bool rejects_shuffled = true;   ///< the reference moved by one element would fail
+
+  bool unsound() const { return !(twin_ratio <= kTwinLimit); }
+  bool vacuous() const { return not_finite > 0 || !rejects_zero || !rejects_shuffled; }
+  bool wide() const { return !(relative_scale <= kWideBound); }
+};
+
+/// The self-checks of a set of bounds. A consumer calls a run inconclusive (bound_unsound,
+/// bound_vacuous) unless usable(); the bounds of an output that is not usable are infinite, so that
+/// no comparison can accept an element of it (ElementClass::no_reference).
+struct BoundReport {
+  std::vector<BoundFigures> outputs{};        ///< in the order of DeltaBounds::outputs
+  std::vector<BoundFigures> intermediates{};  ///< in the order of DeltaBounds::intermediates
+  double forms_difference = 0.0;  ///< worst of the outputs; the two forms must agree to 1e-12
+
+  bool usable() const;
+  /// One sentence for each thing wrong or worth saying; empty when there is nothing.
+  std::vector<std::string> sentences() const;
+};
+
+/// Reference and bound of one tensor.
+struct NamedReference {
+  std::string name{};
+  core::ReferenceTensor values{};
+};
+
+/// What to bound.
+struct BoundRequest {
+  bool backward = false;       ///< the gradients, else o and hT alone
+  bool intermediates = false;  ///< x, w, u, h, v_new, p; with backward dh, du, dw too
+  std::uint64_t seed = 1;      ///< of the stochastic rounding; any value gives a valid bound
+  int threads = 0;             ///< 0: one per core
+};
+
+/// References and bounds. Layouts are the tensors':
+///   o, dv [B,H,T,DV]   dq, dk [B,H,T,DK]   dbeta, dg [B,H,T]   hT, dh0 [B,H,DK,DV]
+/// and of the intermediates, N = ceil(T / C):
+///   w, dw [B,H,T,DK]   u, v_new, du [B,H,T,DV]   x, p [B,H,T,C] (row t of its chunk's matrix, 0
+///   beyond the chunk's length)   h [B,H,N,DK,DV] (entering the chunk)   dh [B,H,N,DK,DV]
+///   (gradient of the state leaving the chunk)
+/// An intermediate's bound is that of the value before its own rounding, as acceptance expects.
+struct DeltaBounds {
+  std::vector<NamedReference> outputs{};  ///< o, hT | dq, dk, dv, dbeta, [dg,] dh0
+  std::vector<NamedReference> intermediates{};
+  BoundReport report{};
+
+  /// The tensor of that name, among the outputs and then the intermediates. UsageError when absent.
+  const core::ReferenceTensor& at(std::string_view name) const;
+};
+
+/// References and bounds of a kernel with that numeric plan. Cost: about ten references at T = 1024
+/// (bench/reference). UsageError when the inputs' shapes do not fit or the plan is out of range.
+DeltaBounds delta_bounds(const DeltaInputs& inputs, const DeltaNumerics& numerics,
+                         const BoundRequest& request = {});
+
+/// What leaving a term out, or computing it in a wrong form, would move: per output, in the order
+/// of the effects, max |effect| / B (0 where the effect is exactly zero, infinity where B is 0).
+struct VisibleTerm {
+  std::string name{};
+  std::vector<double> ratio{};
+  double worst = 0.0;
+  std::size_t worst_output = 0;
+  /// Else the term is below rounding here: its absence cannot be seen, and a pass says nothing
+  /// about it.
+  bool visible() const { return worst >= kVisibleRatio; }
+};
+/// `expected` holds one reference and bound per output, in the order of the hypotheses' effects.
+std::vector<VisibleTerm> visibility(std::span<const core::ErrorHypothesis> hypotheses,
+                                    std::span<const core::ReferenceTensor> expected);
+
+/// References and bounds by (problem, inputs, plan), so that variants and configs that share them
+/// compute them once. Holds at most `byte_budget` bytes, the least recently used go first; a result
+/// larger than that is returned and not kept. Thread-safe; concurrent requests for one key compute
+/// once.
+class DeltaBoundCache {
+ public:
+  explicit DeltaBoundCache(std::size_t byte_budget);
+  ~DeltaBoundCache();
+  DeltaBoundCache(const DeltaBoundCache&) = delete;
+  DeltaBoundCache& operator=(const DeltaBoundCache&) = delete;
+
+  /// delta_bounds(inputs, numerics, request), computed at most once while it is kept. The key is
+  /// the inputs' shapes, bytes and scale, the plan, and the request less its threads.
+  std::shared_ptr<const DeltaBounds> get(const DeltaInputs& inputs, const DeltaNumerics& numerics,
+                                         const BoundRequest& request = {});
+
+  struct Statistics {
+    std::uint64_t hits = 0, misses = 0, evictions = 0;
+    std::size_t bytes = 0, entries = 0;
+  };
+  Statistics statistics() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+/// The cache of the process, 512 MiB.
+DeltaBoundCache& delta_bound_cache();
+
+}  // namespace faultline::reference
