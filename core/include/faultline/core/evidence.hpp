@@ -81,6 +81,73 @@ struct ErrorShapeEvidence {
   friend bool operator==(const ErrorShapeEvidence&, const ErrorShapeEvidence&) = default;
 };
 
+/// One error hypothesis (ErrorHypothesis) held against one output of a cell's failing trials.
+/// Residual and effect are measured in units of what the comparison allows: element by element,
+/// bound plus half an output ulp.
+struct TermOutputEvidence {
+  std::string output{};
+  double visibility = 0.0;   ///< largest |effect| over bound; 0: the effect is exactly zero here
+  std::uint64_t wrong = 0;   ///< elements of the examined trials that were not accepted
+  double coefficient = 0.0;  ///< least squares of got - expected on the effect, this output alone
+  double r_squared = 0.0;    ///< 1 - |residual - coefficient effect|^2 / |residual|^2
+  friend bool operator==(const TermOutputEvidence&, const TermOutputEvidence&) = default;
+};
+
+/// One error hypothesis held against one cell of a sweep, or against a campaign (problem and config
+/// empty): how far could it be seen at all, and how well does it explain what is wrong?
+struct TermEvidence {
+  std::string problem{}, config{};
+  std::string name{};   ///< "A_inv"
+  std::string terms{};  ///< "dk_A, dbeta_A"
+  ErrorHypothesis::Kind kind = ErrorHypothesis::Kind::term;
+  double visibility = 0.0;  ///< the largest of its outputs'
+  /// Elements of all wrong outputs that one coefficient was fitted to, and those left out because
+  /// they or their reference are not finite or equal the poison. 0: nothing was wrong here, and the
+  /// figures below mean nothing.
+  std::uint64_t elements = 0, excluded = 0;
+  double coefficient = 0.0, r_squared = 0.0, standard_error = 0.0;
+  /// The effect on the first and on the last row of each chunk alone.
+  double first_row_coefficient = 0.0, first_row_r_squared = 0.0;
+  double last_row_coefficient = 0.0, last_row_r_squared = 0.0;
+  std::vector<TermOutputEvidence> outputs{};  ///< left out where nothing was wrong
+  friend bool operator==(const TermEvidence&, const TermEvidence&) = default;
+};
+
+/// The best fit of a cell's residuals by several terms at once.
+struct TermCombinationEvidence {
+  std::string problem{}, config{};
+  std::vector<std::string> names{};
+  std::vector<double> coefficients{};  ///< one for each name
+  double r_squared = 0.0;
+  friend bool operator==(const TermCombinationEvidence&, const TermCombinationEvidence&) = default;
+};
+
+/// Relative L2 error of an output against the length of the sequence or reduction: the whole tensor
+/// and all trials pooled.
+struct GrowthEvidence {
+  std::string output{};
+  std::string config{};
+  std::string others{};  ///< the problem without its length: rows with equal `others` compare
+  std::int64_t length = 0;
+  std::int64_t chunks = 0;  ///< ceil(length / tile)
+  double relative_l2 = 0.0;
+  double worst_ratio = 0.0;  ///< worst error over bound
+  bool wrong = false;
+  friend bool operator==(const GrowthEvidence&, const GrowthEvidence&) = default;
+};
+
+/// One intermediate of one cell, or one of its final outputs, in the order of the algorithm.
+struct IntermediateEvidence {
+  std::string problem{}, config{};
+  std::string name{};
+  bool is_output = false;
+  std::uint64_t compared = 0, wrong = 0;  ///< elements over all trials
+  double worst_ratio = 0.0;
+  std::int64_t first_tile = -1;  ///< position in its group of the first wrong tile; -1: none
+  std::string tile_axis{};       ///< what a tile is, "chunk of 64 rows"
+  friend bool operator==(const IntermediateEvidence&, const IntermediateEvidence&) = default;
+};
+
 /// Everything that a verdict is a pure function of.
 struct Evidence {
   std::string subject{}, variant{};
@@ -101,6 +168,13 @@ struct Evidence {
   /// Distinct asynchronous instructions (cp.async..., wgmma...) in the PTX of the kernels that ran:
   /// a static fact. Empty: no asynchronous unit can be at fault.
   std::vector<std::string> asynchronous_instructions{};
+  /// The error hypothesis that a mutant stands for (Variant::hypothesis); empty: none. Where its
+  /// effect stays below the bound, the run cannot have judged it.
+  std::string hypothesis{};
+  std::vector<TermEvidence> terms{};
+  std::vector<TermCombinationEvidence> term_combinations{};
+  std::vector<GrowthEvidence> growth{};
+  std::vector<IntermediateEvidence> intermediates{};
   bool interrupted = false;
 };
 

@@ -31,6 +31,9 @@ struct Variant {
   bool is_mutant = false;
   std::string clean_twin{};  ///< mutants: the variant it differs from in one defect
   std::optional<core::FindingClass> required_finding{};  ///< mutants: the class it must get
+  /// Mutants: the core::ErrorHypothesis (by name) that the defect is. Where its effect is below the
+  /// bound the run is inconclusive (bound_vacuous), never a pass. Empty: none.
+  std::string hypothesis{};
   /// Mutants: problem and config values at which it shows.
   std::vector<core::Assignment::Value> shows_at{};
 };
