@@ -28,16 +28,17 @@
 #include <faultline/core/dtype.hpp>
 #include <faultline/core/tensor.hpp>
 #include <faultline/core/trial.hpp>
+#include <faultline/reference/deltanet.hpp>
 
 namespace faultline::reference {
-
-struct DeltaInputs;  // faultline/reference/deltanet.hpp
 
 /// Where a DeltaNet kernel may round: a value that it stores, or feeds to a tensor core, in a dtype
 /// narrower than the fp32 it was computed in. Symbols as in the chunkwise form: A = I + M,
 /// X = A^-1, W = X B_w, U = X B_v, V~ = U - W h, P = tril(Q K^T . Gamma), O = s(Q^ h + P V~),
 /// h' = gamma h + K^^T V~.
 enum class RoundingPoint : std::uint8_t {
+  gate,        ///< G, the sum of the gates inside a chunk
+  decay,       ///< e^(G_i - G_j), e^G, e^(G_n - G), e^(G_n)
   m,           ///< M where a blocked inverse multiplies by it (inverse_block > 0)
   x_sum,       ///< the inner sums of a blocked inverse, sum_k M_ik X_kj
   x,           ///< X
@@ -50,7 +51,8 @@ enum class RoundingPoint : std::uint8_t {
   v_new,       ///< V~
   p,           ///< P
   k_hat,       ///< K^ = diag(e^(G_n - G)) K, or diag(e^(G_n - G)) V~ with decay_on_v_new
-  q_hat,       ///< Q^ = diag(e^G) Q (times the scale with scale_in_query)
+  q_hat_o,     ///< Q^ = diag(e^G) Q as an operand of O; none: e^G scales the fp32 product Q h
+  q_hat_dh,    ///< Q^ as an operand of dh_local; times the scale with scale_in_query
   dp,          ///< dP . Gamma
   du_partial,  ///< s P^T dO
   dh,          ///< the gradient of the outgoing state as an operand
@@ -58,12 +60,15 @@ enum class RoundingPoint : std::uint8_t {
   dw,          ///< dW, or each of dW_local and dw_cross with dw_in_pieces
   r,           ///< R_w = X^T dW and R_v = X^T dU as operands of dM
   e,           ///< E = dM . Gamma
-  dk_piece,    ///< dk's parts stored apart and then added (dk_in_pieces)
-  dq_piece,    ///< dq's parts stored apart and then added (dq_in_pieces)
-  transition,  ///< the running DK x DK transition of a segment scan, as an operand
-  transition_product,  ///< W times the transition (forward), K^ times it (backward), as operands
+  dk_piece,    ///< dk_partial + dk_corr, dk_wu and dk_A, where each is stored before their sum
+  dq_piece,    ///< s e^G dO h^T and (dP . Gamma) K, where each is stored before their sum
+  transition,  ///< the transition of a segment of chunks as an operand (segment_chunks > 0)
+  transition_product,  ///< W times the transition, as an operand
+  carry,               ///< the states of the segments' ends, as operands of the scan over segments
+  state,               ///< the running h and dh between chunks; none: fp32 registers
+  output,  ///< the sums that become outputs; their storage is part of acceptance, not of this
 };
-inline constexpr std::size_t kRoundingPointCount = 24;
+inline constexpr std::size_t kRoundingPointCount = 30;
 std::string_view name_of(RoundingPoint point);
 
 /// The grid that a point rounds to.
@@ -85,8 +90,6 @@ struct DeltaNumerics {
   int chunk = 64;                        ///< C
   std::array<Grid, kRoundingPointCount> points{};
 
-  /// Grid that the running h and dh are kept on between chunks; none: fp32 registers.
-  Grid state = Grid::none;
   /// Rows of the diagonal blocks of the inverse that are solved in fp32; the blocks below them are
   /// X_ij = -X_ii sum_k M_ik X_kj with operands rounded at m, x and x_sum. 0: all of X by fp32
   /// substitution.
@@ -94,8 +97,6 @@ struct DeltaNumerics {
   bool fused_v_new = false;     ///< V~ = X diag(beta)(V - e^G K h): no W, U on that path
   bool decay_on_v_new = false;  ///< h' = gamma h + K^T (diag(e^(G_n - G)) V~)
   bool scale_in_query = false;  ///< q_hat holds the scale
-  bool dk_in_pieces = false;    ///< dk_partial + dk_corr, dk_wu, dk_A each rounded at dk_piece
-  bool dq_in_pieces = false;    ///< s e^G dO h^T and (dP . Gamma) K each rounded at dq_piece
   bool dw_in_pieces = false;    ///< dW_local and dw_cross each rounded at dw
   /// Chunks of a segment when the states are found by a scan over segments, each represented by a
   /// DK x DK transition and a local state; 0: one serial pass.
@@ -106,11 +107,13 @@ struct DeltaNumerics {
     points[static_cast<std::size_t>(point)] = grid;
     return *this;
   }
-  /// Every point rounds to the grid of `dtype`, running states in fp32.
+  /// Every operand of a product rounds to the grid of `dtype`; gates, decays, running states, the
+  /// scan and the sums stay in fp32, and pieces are added before they are stored. An f32 plan
+  /// perturbs all of them by the roundings of fp32 sums instead (Grid::f32).
   static DeltaNumerics stored_in(core::Dtype dtype, int chunk = 64);
   friend bool operator==(const DeltaNumerics&, const DeltaNumerics&) = default;
 };
-/// "f16 C=64 x:f16 b_w:f16 ... state:none": one line, equal for equal plans.
+/// "f16 C=64 x:f16 b_w:f16 ...", points that round nowhere left out: equal for equal plans.
 std::string to_string(const DeltaNumerics& numerics);
 
 inline constexpr int kBoundRuns = 32;
@@ -162,20 +165,18 @@ struct NamedReference {
 /// What to bound.
 struct BoundRequest {
   bool backward = false;       ///< the gradients, else o and hT alone
-  bool intermediates = false;  ///< x, w, u, h, v_new, p; with backward dh, du, dw too
+  bool intermediates = false;  ///< those of DeltaBounds::intermediates
   std::uint64_t seed = 1;      ///< of the stochastic rounding; any value gives a valid bound
   int threads = 0;             ///< 0: one per core
 };
 
-/// References and bounds. Layouts are the tensors':
-///   o, dv [B,H,T,DV]   dq, dk [B,H,T,DK]   dbeta, dg [B,H,T]   hT, dh0 [B,H,DK,DV]
-/// and of the intermediates, N = ceil(T / C):
-///   w, dw [B,H,T,DK]   u, v_new, du [B,H,T,DV]   x, p [B,H,T,C] (row t of its chunk's matrix, 0
-///   beyond the chunk's length)   h [B,H,N,DK,DV] (entering the chunk)   dh [B,H,N,DK,DV]
-///   (gradient of the state leaving the chunk)
-/// An intermediate's bound is that of the value before its own rounding, as acceptance expects.
+/// References and bounds, in the layouts of DeltaOutputs and DeltaIntermediates, where the names
+/// are explained. Outputs: o, hT; with backward dq, dk, dv, dbeta, dg (if gated) and dh0 after
+/// them. Intermediates: x, w, u, h, v_new, p; with backward dp, du_partial, dh, du, dw, r_w, r_v,
+/// dm after them. An intermediate's bound is that of the value before its own rounding, as
+/// acceptance expects.
 struct DeltaBounds {
-  std::vector<NamedReference> outputs{};  ///< o, hT | dq, dk, dv, dbeta, [dg,] dh0
+  std::vector<NamedReference> outputs{};
   std::vector<NamedReference> intermediates{};
   BoundReport report{};
 
