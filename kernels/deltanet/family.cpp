@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "deltanet/family.hpp"
+
+#include "src/subject_support.hpp"
+
+#include <faultline/core/errors.hpp>
+#include <faultline/reference/deltanet_bounds.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace faultline::kernels::deltanet {
+
+namespace {
+
+using core::Distribution;
+using core::InputSpec;
+
+constexpr std::int64_t kStateTileRows = 16;
+
+core::ParameterSpec real_parameter(std::string name, std::string description, double minimum,
+                                   double maximum, std::string default_value,
+                                   std::vector<std::string> words = {}) {
+  core::ParameterSpec spec;
+  spec.name = std::move(name);
+  spec.kind = core::ParameterSpec::Kind::real;
+  spec.description = std::move(description);
+  spec.real_minimum = minimum;
+  spec.real_maximum = maximum;
+  spec.choices = std::move(words);
+  spec.default_value = std::move(default_value);
+  return spec;
+}
+
+InputSpec spec_of(Distribution distribution, double a, double b) {
+  return {distribution, static_cast<float>(a), static_cast<float>(b)};
+}
+
+InputSpec rows_of(Distribution distribution, std::int64_t row, std::int64_t group) {
+  return {distribution, 0.0f, 1.0f, static_cast<std::int32_t>(row),
+          static_cast<std::int32_t>(group)};
+}
+
+/// Each regime is there for what it brings out: `small` is the usual forgiving test, `unit` keeps
+/// states of order one over long sequences, `correlated` and `identical` make A ill-conditioned,
+/// `repeated` gives sums of one sign.
+InputSpec input_of(const core::Problem& problem, const Extents& e, std::string_view name) {
+  const std::string& keys = problem.values.text("keys");
+  const InputSpec small = spec_of(Distribution::normal, 0.0, 0.1);
+  const InputSpec normal = spec_of(Distribution::normal, 0.0, 1.0);
+  if (name == "q") {
+    return keys == "small" ? small : rows_of(Distribution::unit_row, e.dk, e.t);
+  }
+  if (name == "k") {
+    const Distribution distribution = keys == "correlated"  ? Distribution::common_row
+                                      : keys == "identical" ? Distribution::identical_row
+                                                            : Distribution::unit_row;
+    return keys == "small" ? small : rows_of(distribution, e.dk, e.t);
+  }
+  if (name == "v" || name == "do") {
+    return keys == "small"      ? small
+           : keys == "repeated" ? rows_of(Distribution::repeated_row, e.dv, e.t)
+                                : normal;
+  }
+  if (name == "beta") {
+    const std::string& beta = problem.values.text("beta");
+    return beta == "coin"   ? spec_of(Distribution::coin, 0.0, 1.0)
+           : beta == "half" ? spec_of(Distribution::uniform, 0.0, 0.5)
+                            : spec_of(Distribution::uniform, 0.0, 1.0);
+  }
+  if (name == "g") {
+    const double magnitude = problem.values.real("gate");
+    return magnitude == 0.0 ? spec_of(Distribution::constant, 0.0, 0.0)
+                            : spec_of(Distribution::uniform, -magnitude, 0.0);
+  }
+  if (problem.values.text("states") == "zero") {
+    return spec_of(Distribution::constant, 0.0, 0.0);
+  }
+  return keys == "small" ? small : normal;
+}
+
+}  // namespace
+
+Extents extents_of(const core::Problem& problem) {
+  Extents e;
+  e.b = problem.values.integer("b");
+  e.h = problem.values.integer("h");
+  e.t = problem.values.has("t") ? problem.values.integer("t") : 1;
+  e.dk = problem.values.integer("dk");
+  e.dv = problem.values.integer("dv");
+  return e;
+}
+
+float scale_of(const core::Problem& problem) {
+  return problem.values.text("scale") == "auto"
+             ? static_cast<float>(1.0 /
+                                  std::sqrt(static_cast<double>(problem.values.integer("dk"))))
+             : static_cast<float>(problem.values.real("scale"));
+}
+
+core::Domain problem_domain(const DomainOptions& options) {
+  core::Domain domain;
+  const auto add = [&](core::ParameterSpec spec) { domain.parameters.push_back(std::move(spec)); };
+  add(detail::integer_parameter("b", "batch", 1, 1024, 1));
+  add(detail::integer_parameter("h", "heads", 1, 1024, 1));
+  if (!options.decode) {
+    add(detail::integer_parameter("t", "length of the sequence", 1, 1 << 20, 128));
+  }
+  add(detail::listed_parameter("dk", "width of a key, rows of the state", {64, 128}, 64));
+  add(detail::listed_parameter("dv", "width of a value, columns of the state", {64, 128}, 64));
+  core::ParameterSpec dtype = detail::dtype_parameter(core::Dtype::f16);
+  dtype.description = "element type of q, k, v, beta and o; states and gates are fp32";
+  add(std::move(dtype));
+  add(real_parameter("scale", "factor of o; auto is dk^-1/2", -1024.0, 1024.0, "1", {"auto"}));
+  add(detail::choice_parameter("keys", "how q, k, v and do are drawn (kernels/deltanet/README.md)",
+                               {"small", "unit", "correlated", "identical", "repeated"}));
+  add(detail::choice_parameter("beta", "uniform on [0, 0.5), uniform on [0, 1), or 0 and 1",
+                               {"half", "uniform", "coin"}));
+  if (options.gated) {
+    add(real_parameter("gate", "m: g is uniform on [-m, 0); 0: no decay", 0.0, 20.0, "1"));
+  }
+  add(detail::choice_parameter("states", "h0 and dhT: zero or normal", {"zero", "random"}));
+  return domain;
+}
+
+core::BufferSpec family_buffer(const core::Problem& problem, std::string_view name,
+                               std::int64_t chunk) {
+  const Extents e = extents_of(problem);
+  const core::Dtype dtype = problem.values.dtype();
+  core::BufferSpec buffer;
+  buffer.name = std::string(name);
+  buffer.dtype = dtype;
+  const auto is = [&](std::initializer_list<std::string_view> names) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  const bool timed = problem.values.has("t");
+  const auto per_row = [&](std::int64_t width) {
+    core::Shape shape{e.b, e.h};
+    if (timed) {
+      shape.push_back(e.t);
+    }
+    if (width > 0) {
+      shape.push_back(width);
+    }
+    return shape;
+  };
+  std::int64_t rows = e.heads() * e.t, cols = 1, tile_rows = chunk;
+  if (is({"q", "k", "dq", "dk"})) {
+    buffer.shape = per_row(cols = e.dk);
+  } else if (is({"v", "o", "do", "dv"})) {
+    buffer.shape = per_row(cols = e.dv);
+  } else if (is({"beta", "g", "dbeta", "dg"})) {
+    buffer.shape = per_row(0);
+    if (!is({"beta"})) {
+      buffer.dtype = core::Dtype::f32;
+    }
+    buffer.exponent = is({"g"});
+  } else if (is({"h0", "hT", "dhT", "dh0"})) {
+    buffer.shape = {e.b, e.h, e.dk, e.dv};
+    buffer.dtype = core::Dtype::f32;
+    rows = e.heads() * e.dk;
+    cols = e.dv;
+    tile_rows = kStateTileRows;
+  } else {
+    throw core::UsageError(fmt::format("the DeltaNet family has no tensor '{}'", name));
+  }
+  if (is({"q", "k", "v", "beta", "g", "h0", "do", "dhT"})) {
+    buffer.role = core::BufferRole::input;
+    buffer.input = input_of(problem, e, name);
+    return buffer;
+  }
+  buffer.role = core::BufferRole::output;
+  buffer.tiles = {.rows = rows,
+                  .cols = cols,
+                  .tile_rows = std::min(tile_rows, rows),
+                  .tile_cols = cols,
+                  .tile_axis = tile_rows == kStateTileRows ? "16 rows of dk" : "one chunk"};
+  return buffer;
+}
+
+core::BufferSpec workspace_buffer(std::string name, core::Dtype dtype, core::Shape shape,
+                                  std::int64_t tile_rows) {
+  core::BufferSpec buffer;
+  buffer.name = std::move(name);
+  buffer.dtype = dtype;
+  buffer.shape = std::move(shape);
+  buffer.role = core::BufferRole::workspace;
+  const std::int64_t cols = buffer.shape.back(), rows = buffer.elements() / cols;
+  buffer.tiles = {.rows = rows,
+                  .cols = cols,
+                  .tile_rows = std::min(tile_rows, rows),
+                  .tile_cols = cols,
+                  .tile_axis = fmt::format("{} rows", tile_rows)};
+  return buffer;
+}
+
+std::uint32_t index_of(const std::vector<core::BufferSpec>& buffers, std::string_view name) {
+  const auto found = std::find_if(buffers.begin(), buffers.end(),
+                                  [&](const core::BufferSpec& b) { return b.name == name; });
+  if (found == buffers.end()) {
+    throw core::UsageError(fmt::format("this plan has no buffer '{}'", name));
+  }
+  return static_cast<std::uint32_t>(found - buffers.begin());
+}
+
+reference::DeltaInputs inputs_of(const std::vector<core::BufferSpec>& buffers,
+                                 const std::vector<core::Tensor>& inputs, float scale) {
+  reference::DeltaTensors tensors;
+  std::size_t next = 0;
+  for (const core::BufferSpec& buffer : buffers) {
+    if (buffer.role != core::BufferRole::input) {
+      continue;
+    }
+    const core::Tensor* tensor = &inputs.at(next++);
+    const std::pair<std::string_view, const core::Tensor**> slots[] = {
+        {"q", &tensors.q}, {"k", &tensors.k},   {"v", &tensors.v},    {"beta", &tensors.beta},
+        {"g", &tensors.g}, {"h0", &tensors.h0}, {"do", &tensors.d_o}, {"dhT", &tensors.dhT}};
+    for (const auto& [name, slot] : slots) {
+      if (buffer.name == name) {
+        *slot = tensor;
+      }
+    }
+  }
+  return reference::delta_inputs(tensors, scale);
+}
+
+std::vector<core::ReferenceTensor> references_of(const reference::DeltaBounds& bounds,
+                                                 const std::vector<std::string>& names) {
+  std::vector<core::ReferenceTensor> tensors;
+  for (const std::string& name : names) {
+    tensors.push_back(bounds.at(name));
+  }
+  return tensors;
+}
+
+std::vector<std::string> names_of(const std::vector<core::BufferSpec>& buffers,
+                                  const std::vector<std::uint32_t>& indices) {
+  std::vector<std::string> names;
+  for (const std::uint32_t index : indices) {
+    names.push_back(buffers.at(index).name);
+  }
+  return names;
+}
+
+double traffic_bytes_of(const std::vector<core::BufferSpec>& buffers) {
+  double bytes = 0.0;
+  for (const core::BufferSpec& buffer : buffers) {
+    if (buffer.role != core::BufferRole::workspace) {
+      bytes += static_cast<double>(buffer.bytes());
+    }
+  }
+  return bytes;
+}
+
+}  // namespace faultline::kernels::deltanet
