@@ -222,10 +222,11 @@ ChunkwiseResult chunkwise_forward(const DeltaInputs& inputs, const ChunkwiseOpti
 ChunkwiseResult chunkwise_backward(const DeltaInputs& inputs, const ChunkwiseOptions& options);
 
 /// What each missing path or term and each wrong form would do to `outputs`, in order. Effects:
-/// terms expected - ablated, wrong forms wrong - expected; empty where exactly zero, and hypotheses
-/// without any effect are left out. Order: delta_paths(), wrong forms, single terms (those that are
-/// not a path by themselves). At most `value_limit` values in all: what no longer fits is left out.
-/// When `outputs` holds no gradient only the forward is run, and terms are left out.
+/// terms expected - ablated, wrong forms wrong - expected; empty where exactly zero. Order:
+/// delta_paths(), wrong forms, single terms. Left out: what has no effect on this problem; what
+/// has the same effect as one before it (with one chunk and no states, "A_inv+dw_cross" is
+/// "A_inv"); what would bring the values in all above `value_limit`. When `outputs` holds no
+/// gradient only the forward is run, and terms are left out.
 std::vector<core::ErrorHypothesis> delta_hypotheses(const DeltaInputs& inputs, std::int64_t chunk,
                                                     std::span<const DeltaOutput> outputs,
                                                     std::int64_t value_limit = 1 << 25);
