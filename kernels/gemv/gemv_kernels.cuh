@@ -29,6 +29,8 @@
 
 #include <cstdint>
 
+#include "../common/element.cuh"
+
 namespace faultline::kernels::gemv {
 
 enum class Defect {
@@ -48,23 +50,6 @@ template <typename T>
 inline constexpr int kChunk = 16 / static_cast<int>(sizeof(T));
 
 // ---- elements and chunks ------------------------------------------------------------------------
-
-__device__ __forceinline__ float to_float(__half value) { return __half2float(value); }
-__device__ __forceinline__ float to_float(__nv_bfloat16 value) { return __bfloat162float(value); }
-__device__ __forceinline__ float to_float(float value) { return value; }
-
-template <typename T>
-__device__ __forceinline__ T from_float(float value) {
-  return value;
-}
-template <>
-__device__ __forceinline__ __half from_float<__half>(float value) {
-  return __float2half_rn(value);
-}
-template <>
-__device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float value) {
-  return __float2bfloat16_rn(value);
-}
 
 /// The two T values packed in one 32-bit word, lower address first.
 template <typename T>

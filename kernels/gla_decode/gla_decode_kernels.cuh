@@ -46,6 +46,8 @@
 
 #include <cstdint>
 
+#include "../common/element.cuh"
+
 namespace faultline::kernels::gla_decode {
 
 enum class Copy { bulk, tensor };
@@ -67,23 +69,6 @@ constexpr int kConsumersBarrier = 2;
 
 // ---- elements -----------------------------------------------------------------------------------
 
-__device__ __forceinline__ float to_float(__half value) { return __half2float(value); }
-__device__ __forceinline__ float to_float(__nv_bfloat16 value) { return __bfloat162float(value); }
-__device__ __forceinline__ float to_float(float value) { return value; }
-
-template <typename T>
-__device__ __forceinline__ T from_float(float value) {
-  return value;
-}
-template <>
-__device__ __forceinline__ __half from_float<__half>(float value) {
-  return __float2half_rn(value);
-}
-template <>
-__device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float value) {
-  return __float2bfloat16_rn(value);
-}
-
 /// e^gate
 template <typename T>
 __device__ __forceinline__ float decay(T gate) {
@@ -100,10 +85,6 @@ union Chunk {
 };
 
 // ---- PTX ----------------------------------------------------------------------------------------
-
-__device__ __forceinline__ uint32_t shared_address(const void* pointer) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
-}
 
 // PTX ISA: mbarrier.init
 __device__ __forceinline__ void mbarrier_init(uint64_t* barrier, int arrivals) {

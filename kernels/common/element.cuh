@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elements of the dtypes that the subjects take, to and from the fp32 that they compute in.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+namespace faultline::kernels {
+
+/// Exact.
+__device__ __forceinline__ float to_float(__half value) { return __half2float(value); }
+__device__ __forceinline__ float to_float(__nv_bfloat16 value) { return __bfloat162float(value); }
+__device__ __forceinline__ float to_float(float value) { return value; }
+
+/// Round to nearest, ties to even.
+template <typename T>
+__device__ __forceinline__ T from_float(float value) {
+  return value;
+}
+template <>
+__device__ __forceinline__ __half from_float<__half>(float value) {
+  return __float2half_rn(value);
+}
+template <>
+__device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float value) {
+  return __float2bfloat16_rn(value);
+}
+
+/// The address that PTX instructions on shared memory take.
+__device__ __forceinline__ uint32_t shared_address(const void* pointer) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+}  // namespace faultline::kernels
