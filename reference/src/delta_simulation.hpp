@@ -19,7 +19,20 @@ namespace faultline::reference {
 
 /// Intermediates in the order of DeltaBounds::intermediates.
 enum class Intermediate : std::uint8_t {
-  x, w, u, h, v_new, p, dp, du_partial, dh, du, dw, r_w, r_v, dm,
+  x,
+  w,
+  u,
+  h,
+  v_new,
+  p,
+  dp,
+  du_partial,
+  dh,
+  du,
+  dw,
+  r_w,
+  r_v,
+  dm,
 };
 inline constexpr std::size_t kIntermediateCount = 14;
 inline constexpr std::size_t kForwardIntermediateCount = 6;  ///< x .. p
@@ -38,8 +51,8 @@ struct SimulatedInputs {
   SimulatedInputs(const DeltaInputs& inputs, std::int64_t head, bool backward);
 };
 
-/// What depends on the inputs alone unless the plan rounds gates or decays. Row t of a [t, C] matrix
-/// is that of its chunk.
+/// What depends on the inputs alone unless the plan rounds gates or decays. Row t of a [t, C]
+/// matrix is that of its chunk.
 struct ChunkFactors {
   std::vector<float> decay_in;   // e^G [t]
   std::vector<float> decay_out;  // e^(G_n - G) [t]
@@ -53,8 +66,8 @@ struct ChunkFactors {
 
 /// What a run gives. Vectors over t are matrices of one row.
 struct SimulatedOutputs {
-  std::array<FloatMatrix, kDeltaOutputCount> outputs;           // by DeltaOutput
-  std::array<FloatMatrix, kIntermediateCount> intermediates;    // before rounding; empty: not kept
+  std::array<FloatMatrix, kDeltaOutputCount> outputs;         // by DeltaOutput
+  std::array<FloatMatrix, kIntermediateCount> intermediates;  // before rounding; empty: not kept
 };
 
 class DeltaSimulation {
@@ -101,12 +114,12 @@ class DeltaSimulation {
   ChunkFactors factors_;
   SimulatedOutputs out_;
   // Stored by the forward, rounded as the kernel stores them.
-  FloatMatrix x_, p_;           // [t, C]
-  FloatMatrix w_, k_hat_;       // [t, dk]
-  FloatMatrix u_, v_new_;       // [t, dv]
-  FloatMatrix h_;               // [chunks * dk, dv]
-  FloatMatrix du_partial_;      // [t, dv]
-  FloatMatrix state_, next_;    // [dk, dv] running h or dh
+  FloatMatrix x_, p_;                                      // [t, C]
+  FloatMatrix w_, k_hat_;                                  // [t, dk]
+  FloatMatrix u_, v_new_;                                  // [t, dv]
+  FloatMatrix h_;                                          // [chunks * dk, dv]
+  FloatMatrix du_partial_;                                 // [t, dv]
+  FloatMatrix state_, next_;                               // [dk, dv] running h or dh
   std::vector<FloatMatrix> segment_states_, transitions_;  // of a scan over segments
   // Scratch of one chunk.
   FloatMatrix by_key_[6];    // [C, dk]
