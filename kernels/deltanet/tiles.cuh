@@ -21,6 +21,7 @@
 #include <cstdint>
 
 #include "../common/element.cuh"
+#include "layout.hpp"
 
 namespace faultline::kernels::deltanet {
 
@@ -228,16 +229,12 @@ __device__ __forceinline__ void as_operand(uint32_t (&a)[4], const float (&left)
 
 // ---- tiles --------------------------------------------------------------------------------------
 
-constexpr int kPanelColumns = 64;
-constexpr int kPanelRowBytes = 128;
-
 /// A tile of 16-bit elements with kRows rows, a multiple of 8. The base is aligned to 1024 bytes.
 template <int kRows>
 struct Tile {
   uint32_t base = 0;  ///< shared address
 
   static constexpr int kPanelBytes = kRows * kPanelRowBytes;
-  static constexpr int bytes(int columns) { return columns / kPanelColumns * kPanelBytes; }
 
   __device__ __forceinline__ uint32_t address(int row, int column) const {
     const int unit = column % kPanelColumns / 8;
@@ -245,30 +242,43 @@ struct Tile {
                                         row * kPanelRowBytes + (unit ^ row % 8) * 16);
   }
 
+  // Fragments at (row, column), both multiples of 16. The swizzle makes the address of a lane there
+  // (lane's address at (0, 0) of the panel) xor (2 column), plus constants.
+
   /// A [m0.., k0..] of a tile stored [m, k].
   __device__ __forceinline__ void load_a(uint32_t (&a)[4], int m0, int k0) const {
-    const int matrix = lane_id() / 8, row = lane_id() % 8;
-    ldmatrix(a, address(m0 + matrix % 2 * 8 + row, k0 + matrix / 2 * 8));
+    ldmatrix(a, at(rows_first(), m0, k0));
   }
   /// A [m0.., k0..] of a tile stored [k, m].
   __device__ __forceinline__ void load_a_trans(uint32_t (&a)[4], int m0, int k0) const {
-    const int matrix = lane_id() / 8, row = lane_id() % 8;
-    ldmatrix_trans(a, address(k0 + matrix / 2 * 8 + row, m0 + matrix % 2 * 8));
+    ldmatrix_trans(a, at(columns_first(), k0, m0));
   }
   /// B [k0.., n0..] of a tile stored [k, n]: b[0], b[1] of columns n0.., b[2], b[3] of n0 + 8...
   __device__ __forceinline__ void load_b(uint32_t (&b)[4], int k0, int n0) const {
-    const int matrix = lane_id() / 8, row = lane_id() % 8;
-    ldmatrix_trans(b, address(k0 + matrix % 2 * 8 + row, n0 + matrix / 2 * 8));
+    ldmatrix_trans(b, at(rows_first(), k0, n0));
   }
   /// B [k0.., n0..] of a tile stored [n, k].
   __device__ __forceinline__ void load_b_trans(uint32_t (&b)[4], int k0, int n0) const {
-    const int matrix = lane_id() / 8, row = lane_id() % 8;
-    ldmatrix(b, address(n0 + matrix / 2 * 8 + row, k0 + matrix % 2 * 8));
+    ldmatrix(b, at(columns_first(), n0, k0));
+  }
+
+ private:
+  /// The four 8x8 matrices of a [16, 16] block, rows first: matrix 1 lies below matrix 0.
+  __device__ __forceinline__ uint32_t rows_first() const {
+    return address(lane_id() % 16, lane_id() / 16 * 8);
+  }
+  /// Columns first: matrix 1 lies beside matrix 0.
+  __device__ __forceinline__ uint32_t columns_first() const {
+    return address(lane_id() / 16 * 8 + lane_id() % 8, lane_id() / 8 % 2 * 8);
+  }
+  static __device__ __forceinline__ uint32_t at(uint32_t lane_address, int row, int column) {
+    return (lane_address ^ static_cast<uint32_t>(column % kPanelColumns * 2)) +
+           static_cast<uint32_t>(column / kPanelColumns * kPanelBytes + row * kPanelRowBytes);
   }
 };
 
 /// Loads rows [row, row + kRows) of matrix `matrix`, all `columns` of it; call from one thread,
-/// after the barrier has been told to expect Tile<kRows>::bytes(columns).
+/// after the barrier has been told to expect tile_bytes(kRows, columns).
 template <int kRows>
 __device__ __forceinline__ void copy_tile(unsigned char* destination, const CUtensorMap* map,
                                           int columns, int row, int matrix, uint64_t* barrier) {
@@ -420,10 +430,6 @@ __device__ __forceinline__ void product_fp32(float (&c)[kTiles][4], const float 
 
 // ---- the inverse of I + M -----------------------------------------------------------------------
 
-/// Row stride of an fp32 matrix [C, C] in shared memory: rows 4 banks apart.
-template <int kChunk>
-constexpr int kMatrixStride = kChunk + 4;
-
 /// One level of the blocked substitution: below two inverted diagonal blocks X11, X22 of kBlock
 /// rows, X21 = -(X22 M21) X11. `m` points at X11. Warps `part` of kBlock * kBlock / 256 share the
 /// block: each has 16 rows and 16 columns of X21.
@@ -451,14 +457,15 @@ __device__ __forceinline__ void invert_below(float* m, int part) {
 }
 
 /// X = (I + M)^-1 by blocked forward substitution, in place and in fp32: M [kChunk, kChunk] strictly
-/// lower in shared memory with stride kMatrixStride, all kChunk / 16 warps of the block call it
+/// lower in shared memory with stride
+/// matrix_stride(kChunk), all kChunk / 16 warps of the block call it
 /// together. Diagonal blocks of 16 rows by substitution, a thread a column; below them block
 /// products with fp32 accuracy. On return the diagonal blocks are whole (ones, and zeros above
 /// them); blocks above the diagonal are untouched. Begins and ends with a barrier.
 template <int kChunk>
 __device__ __forceinline__ void invert_unit_lower(float* m) {
   static_assert(kChunk == 32 || kChunk == 64, "one or two levels below blocks of 16");
-  constexpr int kStride = kMatrixStride<kChunk>;
+  constexpr int kStride = matrix_stride(kChunk);
   __syncthreads();  // writers: all (M); readers: all
   const int tid = static_cast<int>(threadIdx.x);
   if (tid < kChunk) {  // whole warps; the 16 threads of a block are in one warp
@@ -491,7 +498,7 @@ __device__ __forceinline__ void invert_unit_lower(float* m) {
 /// two further matrices of that stride; the result is in `x`, which has zeros above the diagonal.
 template <int kChunk>
 __device__ __forceinline__ void invert_by_squaring(float* m, float* power, float* x) {
-  constexpr int kStride = kMatrixStride<kChunk>;
+  constexpr int kStride = matrix_stride(kChunk);
   constexpr int kTiles = kChunk / 8;
   const int row = warp_id() * 16;
   const int g = lane_id() / 4, t = lane_id() % 4;

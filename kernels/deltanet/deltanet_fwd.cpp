@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "deltanet/deltanet_fwd.hpp"
+
+#include "deltanet/family.hpp"
+#include "deltanet/forward.hpp"
+#include "src/subject_support.hpp"
+
+#include <faultline/core/errors.hpp>
+#include <faultline/reference/deltanet.hpp>
+#include <faultline/reference/deltanet_bounds.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <memory>
+
+namespace faultline::kernels::deltanet {
+
+namespace {
+
+using core::Dtype;
+using Values = std::vector<core::Assignment::Value>;
+
+constexpr std::array kIntermediates{"x", "w", "u", "h", "v_new"};
+
+std::string name_of_subject(bool gated) { return gated ? "gated_deltanet_fwd" : "deltanet_fwd"; }
+
+Variant clean(std::string name, std::string description) {
+  Variant variant;
+  variant.name = std::move(name);
+  variant.description = std::move(description);
+  return variant;
+}
+
+Variant mutant(std::string name, core::FindingClass finding, std::string hypothesis,
+               Values shows_at, std::string description) {
+  return {.name = std::move(name),
+          .description = std::move(description),
+          .is_mutant = true,
+          .clean_twin = "chunkwise",
+          .required_finding = finding,
+          .hypothesis = std::move(hypothesis),
+          .shows_at = std::move(shows_at)};
+}
+
+std::vector<Variant> variants(bool gated) {
+  std::vector<Variant> all{
+      clean("chunkwise", "three launches: inverses, W and U of all chunks; states; outputs"),
+      clean("squaring", "chunkwise with the inverse by repeated squaring. Known weakness: keys that "
+                        "correlate (keys=correlated, identical), where its powers grow"),
+  };
+  Values weak_gates{{"t", "128"}, {"keys", "unit"}, {"beta", "uniform"}, {"states", "random"}};
+  if (gated) {
+    weak_gates.push_back({"gate", "0.1"});
+    all.push_back(mutant("w_scaled_outside", core::FindingClass::wrong_term, "w_scaled_outside",
+                         weak_gates, "W = diag(e^G) X diag(beta) K: the decay outside the inverse"));
+    all.push_back(mutant("gamma_twice", core::FindingClass::wrong_term, "gamma_twice", weak_gates,
+                         "the state decays by gamma^2 a chunk"));
+  }
+  all.push_back(mutant("strict_tril", core::FindingClass::wrong_term, "strict_tril", weak_gates,
+                       "P without its diagonal: o_t lacks step t"));
+  Values long_scan{{"t", "512"}, {"keys", "unit"}, {"beta", "uniform"}, {"states", "random"}};
+  if (gated) {
+    long_scan.push_back({"gate", "0"});
+  }
+  all.push_back(mutant("bf16_state", core::FindingClass::accumulation, "", long_scan,
+                       "the running state is rounded to bf16 after every chunk"));
+  return all;
+}
+
+core::Domain config_domain(const std::string&) {
+  return {{detail::listed_parameter("chunk", "rows of a chunk", {32, 64}, 64)}};
+}
+
+bool built(const core::Problem& problem, const Variant& variant, std::int64_t chunk) {
+  return !variant.is_mutant || problem.values.dtype() == Dtype::f32 ||
+         (chunk == 64 && problem.values.integer("dk") == 64);
+}
+
+std::vector<core::BufferSpec> buffers_of(const core::Problem& problem, bool gated,
+                                         std::int64_t chunk) {
+  std::vector<core::BufferSpec> buffers;
+  for (const char* name : {"q", "k", "v", "beta", "g", "h0", "o", "hT"}) {
+    if (gated || std::string_view(name) != "g") {
+      buffers.push_back(family_buffer(problem, name, chunk));
+    }
+  }
+  for (core::BufferSpec& workspace :
+       forward_workspaces(extents_of(problem), problem.values.dtype(), chunk)) {
+    buffers.push_back(std::move(workspace));
+  }
+  return buffers;
+}
+
+core::TrialPlan plan(const core::Problem& problem, bool gated, const std::string& variant,
+                     const core::Config& config) {
+  const Extents e = extents_of(problem);
+  const Dtype dtype = problem.values.dtype();
+  const std::int64_t chunk = config.integer("chunk");
+  const float scale = scale_of(problem);
+  // Heads are a grid's second extent and row indices are counted in 32 bits.
+  constexpr std::int64_t kMaxHeads = 65535;
+  if (e.heads() > kMaxHeads || e.heads() * e.t > std::numeric_limits<std::int32_t>::max()) {
+    throw core::UsageError(
+        fmt::format("{} takes b*h <= {} and b*h*t < 2^31, got b*h = {}, t = {}",
+                    name_of_subject(gated), kMaxHeads, e.heads(), e.t));
+  }
+
+  core::TrialPlan plan;
+  plan.subject = problem.subject;
+  plan.variant = variant;
+  plan.problem = problem;
+  plan.config = config;
+  plan.buffers = buffers_of(problem, gated, chunk);
+  plan.max_batch = static_cast<std::uint32_t>(
+      std::min(kMaxHeads / e.heads(),
+               std::numeric_limits<std::int32_t>::max() / (e.heads() * e.t)));
+  const ForwardBuffers bound_buffers = forward_buffers(plan.buffers);
+  const ForwardOptions options{
+      .dtype = dtype, .chunk = chunk, .scale = scale, .variant = variant};
+
+  core::Program checked;
+  add_forward(checked, e, bound_buffers, options, 1);  // UsageError when not built
+
+  plan.program = [=](std::uint32_t batch) {
+    core::Program program;
+    program.name = fmt::format("{}@{}", name_of_subject(gated), variant);
+    add_forward(program, e, bound_buffers, options, batch);
+    return program;
+  };
+
+  for (const char* name : kIntermediates) {
+    plan.intermediates.push_back(index_of(plan.buffers, name));
+  }
+  const reference::DeltaNumerics numerics = forward_numerics(dtype, chunk, gated);
+  const auto bounds = [=, buffers = plan.buffers](const std::vector<core::Tensor>& inputs,
+                                                  bool intermediates) {
+    reference::BoundRequest request;
+    request.intermediates = intermediates;
+    return reference::delta_bound_cache().get(inputs_of(buffers, inputs, scale), numerics, request);
+  };
+  plan.reference = [=](const std::vector<core::Tensor>& inputs) {
+    return references_of(*bounds(inputs, false), {"o", "hT"});
+  };
+  plan.intermediate_reference = [=](const std::vector<core::Tensor>& inputs) {
+    return references_of(*bounds(inputs, true), {kIntermediates.begin(), kIntermediates.end()});
+  };
+  plan.error_hypotheses = [=, buffers = plan.buffers](const std::vector<core::Tensor>& inputs) {
+    constexpr std::array kOutputs{reference::DeltaOutput::o, reference::DeltaOutput::hT};
+    return reference::delta_hypotheses(inputs_of(buffers, inputs, scale), chunk, kOutputs);
+  };
+  return plan;
+}
+
+/// Shapes around what the kernels' loops depend on, each regime, dtype and chunk boundary at least
+/// once. T = 1, below, at and one beyond a chunk; 1, 2, 3 and more chunks; DK != DV.
+std::vector<core::Problem> verify_problems(bool gated, bool small) {
+  struct Case {
+    const char *b, *h, *t, *dk, *dv, *dtype, *scale, *keys, *beta, *gate, *states;
+  };
+  static constexpr std::array kSmall{
+      Case{"1", "1", "1", "64", "64", "f16", "1", "small", "half", "1", "random"},
+      Case{"1", "1", "64", "64", "64", "bf16", "auto", "unit", "uniform", "0.01", "random"},
+      Case{"1", "2", "65", "64", "64", "f16", "auto", "unit", "uniform", "0.1", "zero"},
+      Case{"1", "1", "100", "128", "64", "bf16", "1", "small", "half", "1", "random"},
+      Case{"1", "1", "100", "64", "128", "f16", "1", "correlated", "uniform", "0", "random"},
+      Case{"1", "1", "130", "128", "128", "f16", "auto", "identical", "coin", "20", "random"},
+      Case{"2", "1", "192", "64", "64", "bf16", "-0.5", "repeated", "uniform", "0.01", "random"},
+      Case{"1", "1", "97", "64", "64", "f32", "1", "small", "half", "1", "random"},
+      Case{"1", "1", "70", "128", "64", "f32", "auto", "correlated", "uniform", "0.1", "random"},
+  };
+  static constexpr std::array kLarge{
+      Case{"2", "4", "2048", "64", "64", "f16", "1", "small", "half", "1", "zero"},
+      Case{"2", "4", "2000", "128", "128", "f16", "auto", "unit", "uniform", "0.01", "random"},
+      Case{"2", "4", "1024", "128", "128", "bf16", "auto", "correlated", "uniform", "0", "random"},
+      Case{"1", "16", "777", "64", "128", "bf16", "1", "unit", "coin", "0.1", "random"},
+      Case{"1", "4", "500", "128", "64", "f32", "1", "unit", "uniform", "0.01", "random"},
+  };
+  const core::Domain domain = problem_domain({.gated = gated});
+  std::vector<core::Problem> problems;
+  const auto add = [&](const Case& c) {
+    Values values{{"b", c.b},         {"h", c.h},         {"t", c.t},
+                  {"dk", c.dk},       {"dv", c.dv},       {"dtype", c.dtype},
+                  {"scale", c.scale}, {"keys", c.keys},   {"beta", c.beta},
+                  {"states", c.states}};
+    if (gated) {
+      values.push_back({"gate", c.gate});
+    }
+    problems.push_back(detail::make_problem(name_of_subject(gated), domain, std::move(values)));
+  };
+  std::for_each(kSmall.begin(), kSmall.end(), add);
+  if (!small) {
+    std::for_each(kLarge.begin(), kLarge.end(), add);
+  }
+  return problems;
+}
+
+std::vector<core::Problem> bench_problems(bool gated) {
+  const core::Domain domain = problem_domain({.gated = gated});
+  std::vector<core::Problem> problems;
+  for (const char* d : {"64", "128"}) {
+    for (const char* dtype : {"f16", "bf16"}) {
+      for (const char* t : {"2048", "4096", "8192", "16384"}) {
+        problems.push_back(detail::make_problem(
+            name_of_subject(gated), domain,
+            {{"b", "2"}, {"h", "4"}, {"t", t}, {"dk", d}, {"dv", d}, {"dtype", dtype}}));
+      }
+    }
+  }
+  return problems;
+}
+
+std::vector<RoundingPoint> numeric_plan(const core::Problem& problem, bool gated) {
+  const Dtype dtype = problem.values.dtype();
+  std::vector<RoundingPoint> points{
+      {.name = "M = slt(diag(beta) (K K^T . Gamma))", .stored = Dtype::f32, .reduction = "dk"},
+      {.name = "X = (I + M)^-1, fp32, stored", .stored = dtype, .reduction = "chunk"},
+      {.name = "X diag(beta e^G), X diag(beta) as operands", .stored = dtype, .reduction = ""},
+      {.name = "W, U", .stored = dtype, .reduction = "chunk"},
+      {.name = "h as an operand and stored; the running state is fp32",
+       .stored = dtype,
+       .reduction = "chunk, then chunks"},
+      {.name = "v_new = U - W h", .stored = dtype, .reduction = "dk"},
+  };
+  if (gated) {
+    points.push_back({.name = "diag(e^(G_n - G)) v_new as an operand", .stored = dtype,
+                      .reduction = ""});
+  }
+  points.push_back({.name = "P as an operand", .stored = dtype, .reduction = "dk"});
+  points.push_back({.name = "O = s (diag(e^G) Q h + P v_new)",
+                    .stored = dtype,
+                    .reduction = "dk, then chunk"});
+  return points;
+}
+
+Subject make_subject(bool gated) {
+  Subject subject;
+  subject.name = name_of_subject(gated);
+  subject.description = gated ? "chunkwise forward of the gated delta rule: "
+                                "S_t = e^g_t (I - beta k k^T) S_t-1 + beta k v^T, o = s S^T q"
+                              : "chunkwise forward of the delta rule: "
+                                "S_t = (I - beta k k^T) S_t-1 + beta k v^T, o = s S^T q";
+  subject.problem_domain = problem_domain({.gated = gated});
+  subject.config_domain = config_domain;
+  subject.variants = variants(gated);
+  subject.configs = [all = subject.variants](const core::Problem& problem,
+                                             const std::string& variant) {
+    const auto found = std::find_if(all.begin(), all.end(),
+                                    [&](const Variant& v) { return v.name == variant; });
+    std::vector<core::Config> configs;
+    for (const std::int64_t chunk : {std::int64_t{64}, std::int64_t{32}}) {
+      if (found == all.end() || chunk == 64 || built(problem, *found, chunk)) {
+        configs.emplace_back(Values{{"chunk", std::to_string(chunk)}});
+      }
+    }
+    return configs;
+  };
+  subject.verify_problems = [gated](bool small) { return verify_problems(gated, small); };
+  subject.bench_problems = [gated] { return bench_problems(gated); };
+  subject.numeric_plan = [gated](const core::Problem& p) { return numeric_plan(p, gated); };
+  subject.plan = [gated](const core::Problem& problem, const std::string& variant,
+                         const core::Config& config) {
+    return plan(problem, gated, variant, config);
+  };
+  subject.lengths = [](const core::Problem& problem, const std::string&,
+                       const core::Config& config) {
+    const Extents e = extents_of(problem);
+    const std::int64_t chunk = config.integer("chunk");
+    return TileLengths{.tile_k = chunk, .reduction = e.t, .tile_rows = chunk, .rows = e.t};
+  };
+  subject.traffic_bytes = [gated](const core::Problem& problem) {
+    return traffic_bytes_of(buffers_of(problem, gated, 64));
+  };
+  return subject;
+}
+
+}  // namespace
+
+Subject make_deltanet_fwd() { return make_subject(false); }
+Subject make_gated_deltanet_fwd() { return make_subject(true); }
+
+}  // namespace faultline::kernels::deltanet

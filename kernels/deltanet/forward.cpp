@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "deltanet/forward.hpp"
+
+#include "deltanet/layout.hpp"
+#include "faultline_kernel_modules_modules.hpp"
+#include "src/subject_support.hpp"
+
+#include <faultline/core/errors.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+namespace faultline::kernels::deltanet {
+
+namespace {
+
+using core::Dtype;
+
+constexpr int kStateWarps = 2;       ///< computing warps of a block of `states`
+constexpr std::uint32_t kPlainThreads = 128;
+
+enum class Stage { prepare, states, output };
+constexpr std::array<std::string_view, 3> kStageNames{"prepare", "states", "output"};
+
+/// The kernel that a variant replaces; all others are those of `chunkwise`.
+struct Replacement {
+  std::string_view variant;
+  Stage stage;
+  bool mutant;
+};
+constexpr std::array kReplacements{
+    Replacement{"squaring", Stage::prepare, false},
+    Replacement{"w_scaled_outside", Stage::prepare, true},
+    Replacement{"gamma_twice", Stage::states, true},
+    Replacement{"bf16_state", Stage::states, true},
+    Replacement{"strict_tril", Stage::output, true},
+};
+
+core::ModuleRef module_of(Dtype dtype, bool mutant) {
+  using namespace embedded;
+  switch (dtype) {
+  case Dtype::f16:
+    return detail::cached_module(mutant ? deltanet_fwd_f16_mutants() : deltanet_fwd_f16());
+  case Dtype::bf16:
+    return detail::cached_module(mutant ? deltanet_fwd_bf16_mutants() : deltanet_fwd_bf16());
+  default: return detail::cached_module(deltanet_fwd_f32());
+  }
+}
+
+/// A launch of a stage with module and entry set.
+core::LaunchOperation launch_of(Stage stage, const Extents& e, const ForwardOptions& options) {
+  std::string_view variant = "chunkwise";
+  bool mutant = false;
+  for (const Replacement& replacement : kReplacements) {
+    if (replacement.variant == options.variant && replacement.stage == stage) {
+      variant = replacement.variant;
+      mutant = replacement.mutant;
+    }
+  }
+  const bool plain = options.dtype == Dtype::f32;
+  if (mutant && !plain && (options.chunk != 64 || (stage != Stage::prepare && e.dk != 64))) {
+    throw core::UsageError(fmt::format(
+        "deltanet_fwd@{} is built in {} for chunk=64 and dk=64 only, got chunk={} dk={}: use "
+        "those, or dtype=f32",
+        variant, core::name_of(options.dtype), options.chunk, e.dk));
+  }
+  core::LaunchOperation launch;
+  launch.module = module_of(options.dtype, mutant);
+  launch.entry = fmt::format("deltanet_{}_{}_{}_c{}", kStageNames[static_cast<std::size_t>(stage)],
+                             variant, core::name_of(options.dtype), options.chunk);
+  if (!plain && stage != Stage::prepare) {
+    launch.entry += fmt::format("_dk{}", e.dk);
+  }
+  return launch;
+}
+
+core::ScalarArgument int_argument(std::int64_t value) {
+  return core::scalar(static_cast<std::int32_t>(value));
+}
+
+/// Launches of one forward over `heads` heads (all trials of a batch).
+class ForwardLaunches {
+ public:
+  ForwardLaunches(const Extents& extents, const ForwardBuffers& buffers,
+                  const ForwardOptions& options, std::uint32_t batch)
+      : e_(extents),
+        buffers_(buffers),
+        options_(options),
+        heads_(extents.heads() * batch),
+        chunks_(extents.chunks(options.chunk)) {}
+
+  core::LaunchOperation prepare() const {
+    core::LaunchOperation launch = launch_of(Stage::prepare, e_, options_);
+    per_chunk(launch);
+    if (plain()) {
+      add(launch, {buffers_.k, buffers_.v});
+    }
+    add(launch, {buffers_.beta});
+    launch.arguments.push_back(buffers_.g ? core::Argument(core::BufferArgument{*buffers_.g})
+                                          : core::Argument(core::scalar(std::int64_t{0})));
+    add(launch, {buffers_.w, buffers_.u, buffers_.x, buffers_.gates});
+    add_ints(launch, {e_.t, e_.dk, e_.dv});
+    if (!plain()) {
+      const bool squaring = options_.variant == "squaring";
+      launch.dynamic_shared_bytes = static_cast<std::uint32_t>(prepare_shared_bytes(
+          chunk(), static_cast<int>(e_.dk), static_cast<int>(e_.dv), squaring));
+      launch.arguments.push_back(rows_map(buffers_.k, e_.dk));
+      launch.arguments.push_back(rows_map(buffers_.v, e_.dv));
+    }
+    return launch;
+  }
+
+  core::LaunchOperation states() const {
+    core::LaunchOperation launch = launch_of(Stage::states, e_, options_);
+    launch.grid[1] = static_cast<std::uint32_t>(heads_);
+    const std::int64_t slices = e_.dv / kStateColumns;
+    if (plain()) {
+      launch.grid[0] = static_cast<std::uint32_t>(slices);
+      launch.block[0] = kPlainThreads;
+      add(launch, {buffers_.k, buffers_.w, buffers_.u, buffers_.gates, buffers_.h0, buffers_.hT,
+                   buffers_.h, buffers_.v_new});
+      add_ints(launch, {e_.t, e_.dk, e_.dv, gated()});
+      return launch;
+    }
+    launch.grid[0] = static_cast<std::uint32_t>(slices / kStateWarps);
+    launch.block[0] = 32 * (kStateWarps + 1);
+    const StatesLayout layout{chunk(), static_cast<int>(e_.dk), kStateWarps};
+    launch.dynamic_shared_bytes = static_cast<std::uint32_t>(layout.bytes());
+    add(launch, {buffers_.gates, buffers_.h0, buffers_.hT});
+    add_ints(launch, {e_.t, e_.dv, gated()});
+    launch.arguments.push_back(rows_map(buffers_.w, e_.dk));
+    launch.arguments.push_back(rows_map(buffers_.k, e_.dk));
+    launch.arguments.push_back(rows_map(buffers_.u, e_.dv, kStateColumns));
+    launch.arguments.push_back(state_map(kStateColumns));
+    launch.arguments.push_back(rows_map(buffers_.v_new, e_.dv, kStateColumns));
+    return launch;
+  }
+
+  core::LaunchOperation output() const {
+    core::LaunchOperation launch = launch_of(Stage::output, e_, options_);
+    per_chunk(launch);
+    if (plain()) {
+      add(launch, {buffers_.q, buffers_.k, buffers_.h, buffers_.v_new, buffers_.gates,
+                   *buffers_.o});
+      add_ints(launch, {e_.t, e_.dk, e_.dv, gated()});
+      launch.arguments.push_back(core::scalar(options_.scale));
+      return launch;
+    }
+    launch.dynamic_shared_bytes = static_cast<std::uint32_t>(
+        output_shared_bytes(chunk(), static_cast<int>(e_.dk), static_cast<int>(e_.dv)));
+    add(launch, {buffers_.gates, *buffers_.o});
+    add_ints(launch, {e_.t, e_.dv, gated()});
+    launch.arguments.push_back(core::scalar(options_.scale));
+    launch.arguments.push_back(rows_map(buffers_.q, e_.dk));
+    launch.arguments.push_back(rows_map(buffers_.k, e_.dk));
+    launch.arguments.push_back(state_map(kPanelColumns));
+    launch.arguments.push_back(rows_map(buffers_.v_new, e_.dv));
+    return launch;
+  }
+
+ private:
+  bool plain() const { return options_.dtype == Dtype::f32; }
+  int chunk() const { return static_cast<int>(options_.chunk); }
+  std::int64_t gated() const { return buffers_.g ? 1 : 0; }
+
+  void per_chunk(core::LaunchOperation& launch) const {
+    launch.grid[0] = static_cast<std::uint32_t>(chunks_);
+    launch.grid[1] = static_cast<std::uint32_t>(heads_);
+    launch.block[0] = plain() ? kPlainThreads : static_cast<std::uint32_t>(2 * options_.chunk);
+  }
+  static void add(core::LaunchOperation& launch, std::initializer_list<std::uint32_t> buffers) {
+    for (const std::uint32_t buffer : buffers) {
+      launch.arguments.push_back(core::BufferArgument{buffer});
+    }
+  }
+  static void add_ints(core::LaunchOperation& launch, std::initializer_list<std::int64_t> values) {
+    for (const std::int64_t value : values) {
+      launch.arguments.push_back(int_argument(value));
+    }
+  }
+  /// Chunks of a tensor [B, H, T, columns].
+  core::TensorMapArgument rows_map(std::uint32_t buffer, std::int64_t columns,
+                                   std::int64_t box_columns = kPanelColumns) const {
+    return tile_map(buffer, options_.dtype, columns, e_.t, heads_, options_.chunk, box_columns);
+  }
+  /// Chunk states [B, H, N, DK, DV].
+  core::TensorMapArgument state_map(std::int64_t box_columns) const {
+    return tile_map(buffers_.h, options_.dtype, e_.dv, e_.dk, heads_ * chunks_, e_.dk, box_columns);
+  }
+
+  const Extents& e_;
+  const ForwardBuffers& buffers_;
+  const ForwardOptions& options_;
+  std::int64_t heads_, chunks_;
+};
+
+}  // namespace
+
+std::vector<core::BufferSpec> forward_workspaces(const Extents& e, Dtype dtype,
+                                                 std::int64_t chunk) {
+  const std::int64_t n = e.chunks(chunk);
+  const auto rows = [&](std::string name, std::int64_t columns) {
+    return workspace_buffer(std::move(name), dtype, {e.b, e.h, e.t, columns}, chunk);
+  };
+  return {workspace_buffer("gates", Dtype::f32, {e.b, e.h, n, chunk}, 1),
+          rows("x", chunk),
+          rows("w", e.dk),
+          rows("u", e.dv),
+          workspace_buffer("h", dtype, {e.b, e.h, n, e.dk, e.dv}, e.dk),
+          rows("v_new", e.dv)};
+}
+
+ForwardBuffers forward_buffers(const std::vector<core::BufferSpec>& buffers) {
+  const auto optional = [&](std::string_view name) -> std::optional<std::uint32_t> {
+    const bool present = std::any_of(buffers.begin(), buffers.end(),
+                                     [&](const auto& buffer) { return buffer.name == name; });
+    return present ? std::optional(index_of(buffers, name)) : std::nullopt;
+  };
+  ForwardBuffers f;
+  f.q = index_of(buffers, "q");
+  f.k = index_of(buffers, "k");
+  f.v = index_of(buffers, "v");
+  f.beta = index_of(buffers, "beta");
+  f.h0 = index_of(buffers, "h0");
+  f.g = optional("g");
+  f.o = optional("o");
+  f.hT = index_of(buffers, "hT");
+  f.x = index_of(buffers, "x");
+  f.w = index_of(buffers, "w");
+  f.u = index_of(buffers, "u");
+  f.h = index_of(buffers, "h");
+  f.v_new = index_of(buffers, "v_new");
+  f.gates = index_of(buffers, "gates");
+  return f;
+}
+
+void add_forward(core::Program& program, const Extents& extents, const ForwardBuffers& buffers,
+                 const ForwardOptions& options, std::uint32_t batch) {
+  const ForwardLaunches launches(extents, buffers, options, batch);
+  program.add(launches.prepare());
+  program.add(launches.states());
+  if (buffers.o) {
+    program.add(launches.output());
+  }
+}
+
+reference::DeltaNumerics forward_numerics(Dtype dtype, std::int64_t chunk, bool gated) {
+  using reference::Grid;
+  using reference::RoundingPoint;
+  reference::DeltaNumerics numerics =
+      reference::DeltaNumerics::stored_in(dtype, static_cast<int>(chunk));
+  if (dtype == Dtype::f32) {
+    return numerics;
+  }
+  // X diag(beta e^G) and X diag(beta) are rounded once, as operands: the grid of X, spread over the
+  // same products; K, V and Q enter as they are and e^G multiplies Q h in fp32.
+  numerics.set(RoundingPoint::b_w, Grid::none)
+      .set(RoundingPoint::b_v, Grid::none)
+      .set(RoundingPoint::q_hat, Grid::none);
+  numerics.decay_on_v_new = true;
+  if (!gated) {
+    numerics.set(RoundingPoint::k_hat, Grid::none);
+  }
+  return numerics;
+}
+
+core::TensorMapArgument tile_map(std::uint32_t buffer, Dtype dtype, std::int64_t columns,
+                                 std::int64_t rows, std::int64_t matrices, std::int64_t box_rows,
+                                 std::int64_t box_columns) {
+  const std::int64_t element = static_cast<std::int64_t>(core::size_of(dtype));
+  core::TensorMapArgument map;
+  map.buffer = buffer;
+  map.dtype = dtype;
+  map.rank = 3;
+  map.dims[0] = static_cast<std::uint64_t>(columns);
+  map.dims[1] = static_cast<std::uint64_t>(rows);
+  map.dims[2] = static_cast<std::uint64_t>(matrices);
+  map.strides_bytes[0] = static_cast<std::uint64_t>(columns * element);
+  map.strides_bytes[1] = static_cast<std::uint64_t>(rows * columns * element);
+  map.box[0] = static_cast<std::uint32_t>(box_columns);
+  map.box[1] = static_cast<std::uint32_t>(box_rows);
+  map.box[2] = 1;
+  map.swizzle = box_columns == kPanelColumns ? core::TensorMapArgument::Swizzle::bytes_128
+                                             : core::TensorMapArgument::Swizzle::none;
+  return map;
+}
+
+}  // namespace faultline::kernels::deltanet

@@ -1,0 +1,611 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The chunkwise forward of the delta rule, gated or not, in three launches (16-bit dtypes):
+//
+//   prepare   a block a chunk     G = cumsum g; M = slt(diag(beta) K K^T . Gamma); X = (I + M)^-1
+//                                 W = X diag(beta e^G) K, U = X diag(beta) V
+//   states    a warp 16 columns   v_new = U - W h;  h' = gamma h + K^T diag(e^(G_n - G)) v_new,
+//             of the state        chunk after chunk; h before each chunk and v_new are kept
+//   output    a block a chunk     P = tril(Q K^T . Gamma), O = s (diag(e^G) Q h + P v_new)
+//
+//   q, k, w [B, H, T, DK]   v, u, v_new, o [B, H, T, DV]   beta [B, H, T]   g [B, H, T] fp32 or null
+//   x [B, H, T, C] rows of X   gates [B, H, N C] fp32 cumulative in the chunk, N = ceil(T / C)
+//   h [B, H, N, DK, DV]   h0, hT [B, H, DK, DV] fp32
+//   T in {__half, __nv_bfloat16}; DK, DV in {64, 128}; C in {32, 64}; any T >= 1: rows from T on are
+//   zeros in every tile (tensor copies fill them), beta and g count as zero there, and nothing is
+//   stored to them.
+//
+// Tiles come by tensor copies with a 128-byte swizzle, as 3-D maps {columns, T, B H} (h: {DV, DK,
+// B H N}) with boxes {64, C, 1} (h: {64, DK, 1}).
+//
+// Numeric plan: sums in fp32, tensor-core operands in T. Rounded to T: X (stored); X diag(beta e^G)
+// and X diag(beta) (operands; K and V enter as they are); W, U; h as an operand and stored; v_new;
+// gated: diag(e^(G_n - G)) v_new from the rounded v_new; P; O. The running state is fp32. The
+// inverse is fp32: substitution in blocks of 16 rows, block products by three tf32 products.
+//
+// Defects, each a `kDefect ==` line below, described there: one line of one kernel each.
+#pragma once
+
+#include "tiles.cuh"
+
+namespace faultline::kernels::deltanet {
+
+enum class Inverse { substitution, squaring };
+enum class Defect { none, w_scaled_outside, gamma_twice, strict_tril, bf16_state };
+
+// ---- prepare ------------------------------------------------------------------------------------
+
+/// Inclusive sum over the chunk of g, by one warp: gates[i] for rows of the chunk from `row` on.
+template <int kChunk>
+__device__ __forceinline__ void sum_gates(float* gates, const float* g, int row, int length) {
+  float carry = 0.0f;
+#pragma unroll
+  for (int first = 0; first < kChunk; first += kWarp) {
+    const int i = first + lane_id();
+    float sum = g != nullptr && row + i < length ? g[row + i] : 0.0f;
+#pragma unroll
+    for (int step = 1; step < kWarp; step *= 2) {
+      const float below = __shfl_up_sync(0xffffffffu, sum, step);
+      if (lane_id() >= step) sum += below;
+    }
+    sum += carry;
+    gates[i] = sum;
+    carry = __shfl_sync(0xffffffffu, sum, kWarp - 1);
+  }
+}
+
+/// W or U of 16 rows: X diag(columns) B with B [C, 64 panels] in `tile`. `operand` holds the
+/// fragments of X diag(columns), k16 steps 0..warp; later steps are zero (X is lower triangular).
+template <typename T, int kChunk>
+__device__ __forceinline__ void apply_inverse(T* out, int columns, int rows, Tile<kChunk> tile,
+                                              const uint32_t (&operand)[kChunk / 16][4],
+                                              const float (&row_factor)[2]) {
+  const int warp = warp_id();
+#pragma unroll 1
+  for (int panel = 0; panel < columns / kPanelColumns; ++panel) {
+    float acc[8][4] = {};
+#pragma unroll
+    for (int k = 0; k < kChunk / 16; ++k) {
+      if (k > warp) break;
+#pragma unroll
+      for (int n = 0; n < 4; ++n) {
+        uint32_t b[4];
+        tile.load_b(b, 16 * k, panel * kPanelColumns + 16 * n);
+        mma_pair<T>(acc[2 * n], acc[2 * n + 1], operand[k], b);
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) acc[n][i] *= row_factor[i / 2];
+    }
+    store_rows<T, 8>(out + panel * kPanelColumns, columns, rows, acc);
+  }
+}
+
+/// Grid (N, B H), block 2 C threads: a warp 16 rows of the chunk.
+template <typename T, int kChunk, Inverse kInverse, Defect kDefect>
+__device__ __forceinline__ void prepare(const T* beta, const float* g, T* w, T* u, T* x,
+                                        float* gates, int length, int dk, int dv,
+                                        const CUtensorMap* k_map, const CUtensorMap* v_map) {
+  constexpr int kWarps = kChunk / 16;
+  constexpr int kStride = matrix_stride(kChunk);
+  extern __shared__ __align__(1024) unsigned char shared[];
+  __shared__ float beta_row[kChunk];
+  __shared__ float gate_row[kChunk];                     // G
+  __shared__ __align__(8) uint64_t k_full, v_full;
+
+  unsigned char* k_bytes = shared;
+  unsigned char* v_bytes = k_bytes + tile_bytes(kChunk, dk);
+  float* m = reinterpret_cast<float*>(v_bytes + tile_bytes(kChunk, dv));  // [C, C]
+  const Tile<kChunk> k_tile{shared_address(k_bytes)};    // [C, DK]
+  const Tile<kChunk> v_tile{shared_address(v_bytes)};    // [C, DV]
+
+  const int tid = static_cast<int>(threadIdx.x);
+  const int warp = warp_id(), lane = lane_id();
+  const int group = lane / 4, pair = lane % 4;
+  const int chunk = static_cast<int>(blockIdx.x), chunks = static_cast<int>(gridDim.x);
+  const int head = static_cast<int>(blockIdx.y);
+  const int row0 = chunk * kChunk;                       // first row of the chunk in its head
+  const int64_t first = static_cast<int64_t>(head) * length + row0;
+
+  if (tid == 0) {
+    mbarrier_init(&k_full, 1);
+    mbarrier_init(&v_full, 1);
+    fence_mbarrier_init();
+    mbarrier_arrive_expect(&k_full, tile_bytes(kChunk, dk));
+    copy_tile<kChunk>(k_bytes, k_map, dk, row0, head, &k_full);
+    mbarrier_arrive_expect(&v_full, tile_bytes(kChunk, dv));
+    copy_tile<kChunk>(v_bytes, v_map, dv, row0, head, &v_full);
+  }
+  if (warp == kWarps - 1) {
+    const float* head_gates = g == nullptr ? nullptr : g + static_cast<int64_t>(head) * length;
+    sum_gates<kChunk>(gate_row, head_gates, row0, length);
+  }
+  if (tid < kChunk) beta_row[tid] = row0 + tid < length ? to_float(beta[first + tid]) : 0.0f;
+  __syncthreads();  // writers: thread 0 (barriers), one warp (gate_row), C threads (beta_row)
+  if (tid < kChunk) {
+    gates[(static_cast<int64_t>(head) * chunks + chunk) * kChunk + tid] = gate_row[tid];
+  }
+
+  // This lane's two rows of the chunk.
+  const int rows[2] = {16 * warp + group, 16 * warp + group + 8};
+  const float row_gate[2] = {gate_row[rows[0]], gate_row[rows[1]]};
+  mbarrier_wait(&k_full, 0);                             // writer: copy (K)
+  {
+    float acc[kChunk / 8][4] = {};                       // K K^T, 16 rows, columns up to theirs
+#pragma unroll 4
+    for (int k = 0; k < dk; k += 16) {
+      uint32_t a[4];
+      k_tile.load_a(a, 16 * warp, k);
+#pragma unroll
+      for (int n = 0; n < kChunk / 16; ++n) {
+        if (n > warp) break;
+        uint32_t b[4];
+        k_tile.load_b_trans(b, k, 16 * n);
+        mma_pair<T>(acc[2 * n], acc[2 * n + 1], a, b);
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < kChunk / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int row = rows[i / 2], column = 8 * n + 2 * pair + i % 2;
+        float decay = 1.0f;
+        if (g != nullptr && column < row) decay = exp_of(row_gate[i / 2] - gate_row[column]);
+        acc[n][i] = column < row ? beta_row[row] * (acc[n][i] * decay) : 0.0f;
+      }
+      store_fp32<kStride>(m + 16 * warp * kStride + 8 * n, acc[n]);
+    }
+  }
+  float* inverse = m;
+  if constexpr (kInverse == Inverse::substitution) {
+    invert_unit_lower<kChunk>(m);
+  } else {
+    inverse = m + 2 * kChunk * kStride;
+    invert_by_squaring<kChunk>(m, m + kChunk * kStride, inverse);
+  }
+
+  const int valid = min(length - row0 - 16 * warp, 16);  // rows of this warp that exist
+  // X, this warp's rows, 16 bytes a lane. Blocks above the diagonal are zero.
+#pragma unroll
+  for (int i = 0; i < kChunk / 16; ++i) {
+    const int index = lane + i * kWarp;
+    const int row = index / (kChunk / 8), column = index % (kChunk / 8) * 8;
+    const float* from = inverse + (16 * warp + row) * kStride + column;
+    uint4 packed = make_uint4(0, 0, 0, 0);
+    if (column < 16 * (warp + 1)) {
+      packed = make_uint4(pack<T>(from[0], from[1]), pack<T>(from[2], from[3]),
+                          pack<T>(from[4], from[5]), pack<T>(from[6], from[7]));
+    }
+    if (row < valid) {
+      *reinterpret_cast<uint4*>(x + (first + 16 * warp + row) * kChunk + column) = packed;
+    }
+  }
+
+  uint32_t w_operand[kChunk / 16][4], u_operand[kChunk / 16][4];
+#pragma unroll
+  for (int k = 0; k < kChunk / 16; ++k) {
+    if (k > warp) break;
+    float wide[2][4], scaled[2][4];                      // X diag(beta), X diag(beta e^G)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      load_fp32<kStride>(wide[half], inverse + 16 * warp * kStride + 16 * k + 8 * half);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int column = 16 * k + 8 * half + 2 * pair + i % 2;
+        wide[half][i] *= beta_row[column];
+        scaled[half][i] = wide[half][i];
+        // Defect w_scaled_outside. Line changed: e^G multiplies the columns of X here, and in the
+        // mutant the rows of W below: W = diag(e^G) X diag(beta) K. X holds Gamma already, so the
+        // decay from the chunk's start counts wrongly. From: a public gated chunk kernel and its
+        // own reference. Shows as: wrong_term, 4 to 12 % of o with unit keys and weak gates.
+        if (kDefect != Defect::w_scaled_outside && g != nullptr) {
+          scaled[half][i] *= exp_of(gate_row[column]);
+        }
+      }
+    }
+    as_operand<T>(u_operand[k], wide[0], wide[1]);
+    as_operand<T>(w_operand[k], scaled[0], scaled[1]);
+  }
+  float row_factor[2] = {1.0f, 1.0f};
+  const float no_factor[2] = {1.0f, 1.0f};
+  if (kDefect == Defect::w_scaled_outside && g != nullptr) {
+    row_factor[0] = exp_of(row_gate[0]);
+    row_factor[1] = exp_of(row_gate[1]);
+  }
+  apply_inverse<T, kChunk>(w + (first + 16 * warp) * dk, dk, valid, k_tile, w_operand, row_factor);
+  mbarrier_wait(&v_full, 0);                             // writer: copy (V)
+  apply_inverse<T, kChunk>(u + (first + 16 * warp) * dv, dv, valid, v_tile, u_operand, no_factor);
+}
+
+// ---- states -------------------------------------------------------------------------------------
+
+/// Address in a slice [rows, 16] of 16-bit elements, rows of 32 bytes.
+__device__ __forceinline__ uint32_t slice_address(uint32_t base, int row, int column) {
+  return base + static_cast<uint32_t>(row * kStateColumns + column) * 2;
+}
+
+/// The running state of a warp is h^T [16 columns of DV, DK] in C fragments. Rounded, those are the
+/// A fragments of h^T W^T; the C fragments of v_new^T are in turn those of v_new^T K: no exchange
+/// between warps, ever.
+///
+/// Grid (DV / (16 kWarps), B H), block 32 (kWarps + 1): the last warp loads.
+template <typename T, int kChunk, int kDk, int kWarps, Defect kDefect>
+__device__ __forceinline__ void states(const float* gates, const float* h0, float* hT, int length,
+                                       int dv, int gated, const CUtensorMap* w_map,
+                                       const CUtensorMap* k_map, const CUtensorMap* u_map,
+                                       const CUtensorMap* h_map, const CUtensorMap* v_new_map) {
+  constexpr StatesLayout kLayout{kChunk, kDk, kWarps};
+  constexpr int kStages = kLayout.stages();
+  constexpr int kTileBytes = tile_bytes(kChunk, kDk);
+  constexpr int kSliceBytes = kLayout.slice_bytes();
+  constexpr int kStageBytes = kLayout.stage_bytes();
+  extern __shared__ __align__(1024) unsigned char shared[];
+  __shared__ __align__(8) uint64_t full[kStages], empty[kStages];
+
+  const int warp = warp_id(), lane = lane_id();
+  const int group = lane / 4, pair = lane % 4;
+  const int head = static_cast<int>(blockIdx.y);
+  const int chunks = (length + kChunk - 1) / kChunk;
+  const int column0 = static_cast<int>(blockIdx.x) * kWarps * kStateColumns;
+
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < kStages; ++s) {
+      mbarrier_init(&full[s], 1);
+      mbarrier_init(&empty[s], kWarps);
+    }
+    fence_mbarrier_init();
+  }
+  __syncthreads();  // writer: thread 0 (barriers); readers: all
+
+  if (warp == kWarps) {  // ---------------------------------------------------------------- loads
+    if (lane != 0) return;
+#pragma unroll 1
+    for (int c = 0; c < chunks; ++c) {
+      const int stage = c % kStages, round = c / kStages;
+      unsigned char* to = shared + stage * kStageBytes;
+      mbarrier_wait(&empty[stage], (round & 1) ^ 1);     // arrivals: warps; round 0 passes
+      mbarrier_arrive_expect(&full[stage], kLayout.loaded_bytes());
+      copy_tile<kChunk>(to, w_map, kDk, c * kChunk, head, &full[stage]);
+      to += kTileBytes;
+      copy_tile<kChunk>(to, k_map, kDk, c * kChunk, head, &full[stage]);
+      to += kTileBytes;
+      for (int s = 0; s < kWarps; ++s, to += kSliceBytes) {
+        copy_box(to, u_map, column0 + s * kStateColumns, c * kChunk, head, &full[stage]);
+      }
+      copy_bulk(to, gates + (static_cast<int64_t>(head) * chunks + c) * kChunk,
+                kLayout.gate_bytes(), &full[stage]);
+    }
+    return;
+  }
+
+  // -------------------------------------------------------------------------------- the recurrence
+  const int column = column0 + warp * kStateColumns;     // first of this warp
+  unsigned char* h_slice = shared + kStages * kStageBytes + warp * kLayout.state_bytes();
+  unsigned char* v_slice = shared + kStages * kStageBytes + kWarps * kLayout.state_bytes() +
+                           warp * kSliceBytes;
+  const uint32_t h_out = shared_address(h_slice);        // [DK, 16]
+  const uint32_t v_out = shared_address(v_slice);        // [C, 16]
+
+  // Row and column that this lane addresses in ldmatrix and stmatrix of a transposed fragment.
+  const int slice_row = lane / 16 * 8 + lane % 8, slice_column = lane / 8 % 2 * 8;
+
+  float h[kDk / 8][4];                                   // h^T, fp32
+  const int64_t state_base = static_cast<int64_t>(head) * kDk * dv + column;
+#pragma unroll
+  for (int n = 0; n < kDk / 8; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int key = 8 * n + 2 * pair + i % 2, value = group + i / 2 * 8;
+      h[n][i] = h0[state_base + static_cast<int64_t>(key) * dv + value];
+    }
+  }
+
+#pragma unroll 1
+  for (int c = 0; c < chunks; ++c) {
+    const int stage = c % kStages, round = c / kStages;
+    unsigned char* stage_bytes = shared + stage * kStageBytes;
+    const Tile<kChunk> w_tile{shared_address(stage_bytes)};                       // [C, DK]
+    const Tile<kChunk> k_tile{shared_address(stage_bytes + kTileBytes)};  // [C, DK]
+    unsigned char* u_bytes = stage_bytes + 2 * kTileBytes;
+    const uint32_t u_slice = shared_address(u_bytes + warp * kSliceBytes);  // [C, 16]
+    const float* gate_row = reinterpret_cast<const float*>(u_bytes + kWarps * kSliceBytes);
+
+    uint32_t operand[kDk / 16][4];                       // T(h^T)
+#pragma unroll
+    for (int k = 0; k < kDk / 16; ++k) as_operand<T>(operand[k], h[2 * k], h[2 * k + 1]);
+
+    if (lane == 0) wait_stores_read<0>();  // the last stores have read h_out and v_out
+    __syncwarp();                          // readers: those stores; writers: this warp
+#pragma unroll
+    for (int k = 0; k < kDk / 16; ++k) {
+      stmatrix_trans(slice_address(h_out, 16 * k + slice_row, slice_column), operand[k][0],
+                     operand[k][1], operand[k][2], operand[k][3]);
+    }
+    fence_proxy_async();  // writers: this warp (h_out); reader: the store
+    __syncwarp();
+    if (lane == 0) {
+      store_box(h_map, column, 0, head * chunks + c, h_slice);
+      commit_stores();
+    }
+
+    mbarrier_wait(&full[stage], round & 1);              // writers: copies (all of the stage)
+    float v_new[kChunk / 8][4] = {};                     // first (W h)^T, then v_new^T
+#pragma unroll
+    for (int k = 0; k < kDk / 16; ++k) {
+#pragma unroll
+      for (int n = 0; n < kChunk / 16; ++n) {
+        uint32_t b[4];
+        w_tile.load_b_trans(b, 16 * k, 16 * n);
+        mma_pair<T>(v_new[2 * n], v_new[2 * n + 1], operand[k], b);
+      }
+    }
+
+    uint32_t update[kChunk / 16][4];                     // T(v_new^T), then decayed
+#pragma unroll
+    for (int n = 0; n < kChunk / 16; ++n) {
+      uint32_t u[4];
+      ldmatrix_trans(u, slice_address(u_slice, 16 * n + slice_row, slice_column));
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {                      // u[i]: tile i / 2, rows i % 2 * 8 of DV
+        const float2 pair_of_u = unpack<T>(u[i]);
+        const float* wh = &v_new[2 * n + i / 2][i % 2 * 2];
+        update[n][i] = pack<T>(pair_of_u.x - wh[0], pair_of_u.y - wh[1]);
+      }
+      stmatrix_trans(slice_address(v_out, 16 * n + slice_row, slice_column), update[n][0],
+                     update[n][1], update[n][2], update[n][3]);
+    }
+    fence_proxy_async();  // writers: this warp (v_out); reader: the store
+    __syncwarp();
+    if (lane == 0) {
+      store_box(v_new_map, column, c * kChunk, head, v_slice);
+      commit_stores();
+    }
+
+    if (gated != 0) {
+      const float last = gate_row[kChunk - 1];           // rows beyond T add nothing: G_n
+      float decay = exp_of(last);
+      // Defect gamma_twice. Line changed: this one, absent in the clean kernel: the state decays by
+      // gamma^2 a chunk. From: a kernel that scaled the state when it was stored and again when it
+      // was loaded. Shows as: wrong_term, from the second chunk on, or from the first with h0.
+      if (kDefect == Defect::gamma_twice) decay *= decay;
+#pragma unroll
+      for (int n = 0; n < kChunk / 16; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int row = 16 * n + i / 2 * 8 + 2 * pair;
+          const float2 value = unpack<T>(update[n][i]);
+          update[n][i] = pack<T>(value.x * exp_of(last - gate_row[row]),
+                                 value.y * exp_of(last - gate_row[row + 1]));
+        }
+      }
+#pragma unroll
+      for (int n = 0; n < kDk / 8; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) h[n][i] *= decay;
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < kChunk / 16; ++k) {
+#pragma unroll
+      for (int n = 0; n < kDk / 16; ++n) {
+        uint32_t b[4];
+        k_tile.load_b(b, 16 * k, 16 * n);
+        mma_pair<T>(h[2 * n], h[2 * n + 1], update[k], b);
+      }
+    }
+    // Defect bf16_state. Line changed: this one, absent in the clean kernel: the running state is
+    // rounded to bf16 after every chunk. From: scans that keep their carry in the input dtype.
+    // Shows as: accumulation; the error grows with the number of chunks.
+    if (kDefect == Defect::bf16_state) {
+#pragma unroll
+      for (int n = 0; n < kDk / 8; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) h[n][i] = to_float(from_float<__nv_bfloat16>(h[n][i]));
+      }
+    }
+    fence_proxy_async();  // this warp's reads of the stage before the copies that refill it
+    __syncwarp();
+    if (lane == 0) mbarrier_arrive(&empty[stage]);       // readers: this warp; to the loading warp
+  }
+
+#pragma unroll
+  for (int n = 0; n < kDk / 8; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int key = 8 * n + 2 * pair + i % 2, value = group + i / 2 * 8;
+      hT[state_base + static_cast<int64_t>(key) * dv + value] = h[n][i];
+    }
+  }
+  if (lane == 0) wait_stores();
+}
+
+// ---- output -------------------------------------------------------------------------------------
+
+/// Grid (N, B H), block 2 C threads: a warp 16 rows of the chunk.
+template <typename T, int kChunk, int kDk, Defect kDefect>
+__device__ __forceinline__ void output(const float* gates, T* o, int length, int dv, int gated,
+                                       float scale, const CUtensorMap* q_map,
+                                       const CUtensorMap* k_map, const CUtensorMap* h_map,
+                                       const CUtensorMap* v_new_map) {
+  extern __shared__ __align__(1024) unsigned char shared[];
+  __shared__ float gate_row[kChunk];
+  __shared__ __align__(8) uint64_t qk_full, hv_full;
+
+  unsigned char* q_bytes = shared;
+  unsigned char* k_bytes = q_bytes + tile_bytes(kChunk, kDk);
+  unsigned char* h_bytes = k_bytes + tile_bytes(kChunk, kDk);
+  unsigned char* v_bytes = h_bytes + tile_bytes(kDk, dv);
+  const Tile<kChunk> q_tile{shared_address(q_bytes)};    // [C, DK]
+  const Tile<kChunk> k_tile{shared_address(k_bytes)};    // [C, DK]
+  const Tile<kDk> h_tile{shared_address(h_bytes)};       // [DK, DV]
+  const Tile<kChunk> v_tile{shared_address(v_bytes)};    // [C, DV] v_new
+
+  const int tid = static_cast<int>(threadIdx.x);
+  const int warp = warp_id(), lane = lane_id();
+  const int group = lane / 4, pair = lane % 4;
+  const int chunk = static_cast<int>(blockIdx.x), chunks = static_cast<int>(gridDim.x);
+  const int head = static_cast<int>(blockIdx.y);
+  const int row0 = chunk * kChunk;
+  const int64_t first = static_cast<int64_t>(head) * length + row0;
+
+  if (tid == 0) {
+    mbarrier_init(&qk_full, 1);
+    mbarrier_init(&hv_full, 1);
+    fence_mbarrier_init();
+    mbarrier_arrive_expect(&qk_full, 2 * tile_bytes(kChunk, kDk));
+    copy_tile<kChunk>(q_bytes, q_map, kDk, row0, head, &qk_full);
+    copy_tile<kChunk>(k_bytes, k_map, kDk, row0, head, &qk_full);
+    mbarrier_arrive_expect(&hv_full, tile_bytes(kDk, dv) + tile_bytes(kChunk, dv));
+    copy_tile<kDk>(h_bytes, h_map, dv, 0, head * chunks + chunk, &hv_full);
+    copy_tile<kChunk>(v_bytes, v_new_map, dv, row0, head, &hv_full);
+  }
+  if (tid < kChunk) {
+    gate_row[tid] = gates[(static_cast<int64_t>(head) * chunks + chunk) * kChunk + tid];
+  }
+  __syncthreads();  // writers: thread 0 (barriers), C threads (gate_row); readers: all
+
+  const int rows[2] = {16 * warp + group, 16 * warp + group + 8};
+  const float row_gate[2] = {gate_row[rows[0]], gate_row[rows[1]]};
+  uint32_t p[kChunk / 16][4];                            // P of 16 rows, as operand
+  mbarrier_wait(&qk_full, 0);                            // writers: copies (Q, K)
+  {
+    float acc[kChunk / 8][4] = {};                       // Q K^T, 16 rows, columns up to theirs
+#pragma unroll
+    for (int k = 0; k < kDk / 16; ++k) {
+      uint32_t a[4];
+      q_tile.load_a(a, 16 * warp, 16 * k);
+#pragma unroll
+      for (int n = 0; n < kChunk / 16; ++n) {
+        if (n > warp) break;
+        uint32_t b[4];
+        k_tile.load_b_trans(b, 16 * k, 16 * n);
+        mma_pair<T>(acc[2 * n], acc[2 * n + 1], a, b);
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < kChunk / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int row = rows[i / 2], column = 8 * n + 2 * pair + i % 2;
+        float decay = 1.0f;
+        if (gated != 0 && column <= row) decay = exp_of(row_gate[i / 2] - gate_row[column]);
+        // Defect strict_tril. Line changed: the comparison, which was <=: P without its diagonal,
+        // so that o_t lacks the contribution of step t itself. From: kernels that shared one mask
+        // between A and P. Shows as: wrong_term, in every row of o.
+        const bool inside = kDefect == Defect::strict_tril ? column < row : column <= row;
+        acc[n][i] = inside ? acc[n][i] * decay : 0.0f;
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < kChunk / 16; ++k) as_operand<T>(p[k], acc[2 * k], acc[2 * k + 1]);
+  }
+  float row_factor[2] = {1.0f, 1.0f};
+  if (gated != 0) {
+    row_factor[0] = exp_of(row_gate[0]);
+    row_factor[1] = exp_of(row_gate[1]);
+  }
+  const int valid = min(length - row0 - 16 * warp, 16);
+  T* out = o + (first + 16 * warp) * dv;
+
+  mbarrier_wait(&hv_full, 0);                            // writers: copies (h, v_new)
+#pragma unroll 1
+  for (int panel = 0; panel < dv / kPanelColumns; ++panel) {
+    float acc[8][4] = {};                                // 16 rows, 64 columns
+#pragma unroll
+    for (int k = 0; k < kDk / 16; ++k) {
+      uint32_t a[4];
+      q_tile.load_a(a, 16 * warp, 16 * k);
+#pragma unroll
+      for (int n = 0; n < 4; ++n) {
+        uint32_t b[4];
+        h_tile.load_b(b, 16 * k, panel * kPanelColumns + 16 * n);
+        mma_pair<T>(acc[2 * n], acc[2 * n + 1], a, b);
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) acc[n][i] *= row_factor[i / 2];
+    }
+#pragma unroll
+    for (int k = 0; k < kChunk / 16; ++k) {
+      if (k > warp) break;
+#pragma unroll
+      for (int n = 0; n < 4; ++n) {
+        uint32_t b[4];
+        v_tile.load_b(b, 16 * k, panel * kPanelColumns + 16 * n);
+        mma_pair<T>(acc[2 * n], acc[2 * n + 1], p[k], b);
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) acc[n][i] *= scale;
+    }
+    store_rows<T, 8>(out + panel * kPanelColumns, dv, valid, acc);
+  }
+}
+
+}  // namespace faultline::kernels::deltanet
+
+// ---- entries ------------------------------------------------------------------------------------
+
+#define FAULTLINE_DELTANET_PREPARE(NAME, T, CHUNK, INVERSE, DEFECT)                               \
+  extern "C" __global__ void __launch_bounds__(2 * CHUNK) NAME(                                   \
+      const T* beta, const float* g, T* w, T* u, T* x, float* gates, int length, int dk, int dv,  \
+      const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map) {     \
+    using namespace faultline::kernels::deltanet;                                                 \
+    prepare<T, CHUNK, Inverse::INVERSE, Defect::DEFECT>(beta, g, w, u, x, gates, length, dk, dv,  \
+                                                        &k_map, &v_map);                          \
+  }
+
+#define FAULTLINE_DELTANET_STATES(NAME, T, CHUNK, DK, WARPS, DEFECT)                              \
+  extern "C" __global__ void __launch_bounds__(32 * (WARPS + 1)) NAME(                            \
+      const float* gates, const float* h0, float* hT, int length, int dv, int gated,              \
+      const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap k_map,       \
+      const __grid_constant__ CUtensorMap u_map, const __grid_constant__ CUtensorMap h_map,       \
+      const __grid_constant__ CUtensorMap v_new_map) {                                            \
+    using namespace faultline::kernels::deltanet;                                                 \
+    states<T, CHUNK, DK, WARPS, Defect::DEFECT>(gates, h0, hT, length, dv, gated, &w_map, &k_map, \
+                                                &u_map, &h_map, &v_new_map);                      \
+  }
+
+#define FAULTLINE_DELTANET_OUTPUT(NAME, T, CHUNK, DK, DEFECT)                                     \
+  extern "C" __global__ void __launch_bounds__(2 * CHUNK) NAME(                                   \
+      const float* gates, T* o, int length, int dv, int gated, float scale,                       \
+      const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,       \
+      const __grid_constant__ CUtensorMap h_map, const __grid_constant__ CUtensorMap v_new_map) { \
+    using namespace faultline::kernels::deltanet;                                                 \
+    output<T, CHUNK, DK, Defect::DEFECT>(gates, o, length, dv, gated, scale, &q_map, &k_map,      \
+                                         &h_map, &v_new_map);                                     \
+  }
+
+#define FAULTLINE_DELTANET_FORWARD_MODULE_CHUNK(DTYPE, T, CHUNK)                                  \
+  FAULTLINE_DELTANET_PREPARE(deltanet_prepare_chunkwise_##DTYPE##_c##CHUNK, T, CHUNK,             \
+                             substitution, none)                                                  \
+  FAULTLINE_DELTANET_PREPARE(deltanet_prepare_squaring_##DTYPE##_c##CHUNK, T, CHUNK, squaring,    \
+                             none)                                                                \
+  FAULTLINE_DELTANET_STATES(deltanet_states_chunkwise_##DTYPE##_c##CHUNK##_dk64, T, CHUNK, 64, 2, \
+                            none)                                                                 \
+  FAULTLINE_DELTANET_STATES(deltanet_states_chunkwise_##DTYPE##_c##CHUNK##_dk128, T, CHUNK, 128,  \
+                            2, none)                                                              \
+  FAULTLINE_DELTANET_OUTPUT(deltanet_output_chunkwise_##DTYPE##_c##CHUNK##_dk64, T, CHUNK, 64,    \
+                            none)                                                                 \
+  FAULTLINE_DELTANET_OUTPUT(deltanet_output_chunkwise_##DTYPE##_c##CHUNK##_dk128, T, CHUNK, 128,  \
+                            none)
+
+#define FAULTLINE_DELTANET_FORWARD_MODULE(DTYPE, T)      \
+  FAULTLINE_DELTANET_FORWARD_MODULE_CHUNK(DTYPE, T, 32) \
+  FAULTLINE_DELTANET_FORWARD_MODULE_CHUNK(DTYPE, T, 64)
+
+#define FAULTLINE_DELTANET_FORWARD_MUTANTS(DTYPE, T)                                              \
+  FAULTLINE_DELTANET_PREPARE(deltanet_prepare_w_scaled_outside_##DTYPE##_c64, T, 64,              \
+                             substitution, w_scaled_outside)                                      \
+  FAULTLINE_DELTANET_STATES(deltanet_states_gamma_twice_##DTYPE##_c64_dk64, T, 64, 64, 2,         \
+                            gamma_twice)                                                          \
+  FAULTLINE_DELTANET_STATES(deltanet_states_bf16_state_##DTYPE##_c64_dk64, T, 64, 64, 2,          \
+                            bf16_state)                                                           \
+  FAULTLINE_DELTANET_OUTPUT(deltanet_output_strict_tril_##DTYPE##_c64_dk64, T, 64, 64,            \
+                            strict_tril)

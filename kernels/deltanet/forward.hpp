@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launches of the chunkwise forward (forward.cuh, forward_plain.cuh), for the subjects that run it:
+// the forward itself, and the backward, which starts from its workspaces.
+#pragma once
+
+#include "deltanet/family.hpp"
+
+#include <faultline/core/program.hpp>
+#include <faultline/reference/deltanet_bounds.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace faultline::kernels::deltanet {
+
+/// Where the forward's tensors stand among a plan's buffers.
+struct ForwardBuffers {
+  std::uint32_t q = 0, k = 0, v = 0, beta = 0, h0 = 0;
+  std::optional<std::uint32_t> g{};                                   ///< none: not gated
+  std::optional<std::uint32_t> o{};                                   ///< none: no output kernel
+  std::uint32_t hT = 0;                                               ///< an output or a workspace
+  std::uint32_t x = 0, w = 0, u = 0, h = 0, v_new = 0, gates = 0;     ///< workspaces
+};
+
+struct ForwardOptions {
+  core::Dtype dtype = core::Dtype::f16;
+  std::int64_t chunk = 64;
+  float scale = 1.0f;
+  std::string variant = "chunkwise";  ///< of deltanet_fwd
+};
+
+/// The workspaces in the order in which the algorithm computes them: gates [B,H,N,C] fp32,
+/// x [B,H,T,C], w, u, h [B,H,N,DK,DV], v_new. All but gates are intermediates of the reference.
+std::vector<core::BufferSpec> forward_workspaces(const Extents& extents, core::Dtype dtype,
+                                                 std::int64_t chunk);
+
+/// Buffers by their names in the plan ("q", "x", ...); o and g as they are there.
+ForwardBuffers forward_buffers(const std::vector<core::BufferSpec>& buffers);
+
+/// Adds prepare, states and, with buffers.o, output. UsageError when the variant is not built for
+/// these extents.
+void add_forward(core::Program& program, const Extents& extents, const ForwardBuffers& buffers,
+                 const ForwardOptions& options, std::uint32_t batch);
+
+/// Where these kernels round.
+reference::DeltaNumerics forward_numerics(core::Dtype dtype, std::int64_t chunk, bool gated);
+
+/// A 3-D map of 16-bit elements [matrices, rows, columns] with boxes of 64 columns, 128-byte
+/// swizzle, or of `box_columns` < 64, not swizzled.
+core::TensorMapArgument tile_map(std::uint32_t buffer, core::Dtype dtype, std::int64_t columns,
+                                 std::int64_t rows, std::int64_t matrices, std::int64_t box_rows,
+                                 std::int64_t box_columns = 64);
+
+}  // namespace faultline::kernels::deltanet
