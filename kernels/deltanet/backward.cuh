@@ -1095,3 +1095,103 @@ struct GradientKernel {
 };
 
 }  // namespace faultline::kernels::deltanet
+
+// ---- entries ------------------------------------------------------------------------------------
+
+#define FAULTLINE_DELTANET_LOCAL(NAME, T, DK, DV, CHUNK)                                          \
+  extern "C" __global__ void __launch_bounds__(2 * CHUNK) NAME(                                   \
+      const float* gates, T* du_partial, float* decays, int t, int chunks, int gated,             \
+      float scale, const __grid_constant__ CUtensorMap q_map,                                     \
+      const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap do_map) {    \
+    using namespace faultline::kernels::deltanet;                                                 \
+    LocalKernel<T, DK, DV, CHUNK>::run(&q_map, &k_map, &do_map, gates, du_partial, decays, scale, \
+                                       {t, chunks, 1, chunks, gated});                            \
+  }
+
+#define FAULTLINE_DELTANET_SEGMENTS(NAME, T, DK, DV, CHUNK)                                       \
+  extern "C" __global__ void __launch_bounds__(2 * (DK > DV ? DK : DV)) NAME(                     \
+      const float* decays, const float* dhT, T* transitions, float* constants, float* factors,    \
+      int t, int chunks, int segments, int segment_chunks, int gated, float scale,                \
+      const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,       \
+      const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap do_map,      \
+      const __grid_constant__ CUtensorMap du_partial_map) {                                       \
+    using namespace faultline::kernels::deltanet;                                                 \
+    StateKernel<T, DK, DV, CHUNK, BackwardDefect::none>::segments(                                \
+        {&k_map, &w_map, &q_map, &do_map, &du_partial_map, nullptr},                              \
+        {decays, dhT, transitions, constants, factors, nullptr, nullptr, nullptr}, scale,         \
+        {t, chunks, segments, segment_chunks, gated});                                            \
+  }
+
+#define FAULTLINE_DELTANET_STATE(NAME, T, DK, DV, CHUNK, DEFECT)                                  \
+  extern "C" __global__ void __launch_bounds__(2 * DV) NAME(                                      \
+      const float* decays, const float* dhT, float* constants, float* factors, T* dh, T* du,      \
+      float* dh0, int t, int chunks, int segments, int segment_chunks, int gated, float scale,    \
+      const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,       \
+      const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap do_map,      \
+      const __grid_constant__ CUtensorMap du_partial_map,                                         \
+      const __grid_constant__ CUtensorMap transitions_map) {                                      \
+    using namespace faultline::kernels::deltanet;                                                 \
+    StateKernel<T, DK, DV, CHUNK, BackwardDefect::DEFECT>::state(                                 \
+        {&k_map, &w_map, &q_map, &do_map, &du_partial_map, &transitions_map},                     \
+        {decays, dhT, nullptr, constants, factors, dh, du, dh0}, scale,                           \
+        {t, chunks, segments, segment_chunks, gated});                                            \
+  }
+
+#define FAULTLINE_DELTANET_GRADIENTS(NAME, T, DK, DV, CHUNK, DEFECT)                              \
+  extern "C" __global__ void __launch_bounds__(4 * CHUNK, DK + DV == 128 ? 2 : 1) NAME(           \
+      const T* v, const T* beta, const float* gates, const T* x, T* dq, T* dk, T* dv,             \
+      float* dbeta, float* dg, int t, int chunks, float scale,                                    \
+      const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,       \
+      const __grid_constant__ CUtensorMap do_map, const __grid_constant__ CUtensorMap v_new_map,  \
+      const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap u_map,       \
+      const __grid_constant__ CUtensorMap h_map, const __grid_constant__ CUtensorMap dh_map,      \
+      const __grid_constant__ CUtensorMap du_map,                                                 \
+      const __grid_constant__ CUtensorMap du_partial_map) {                                       \
+    using namespace faultline::kernels::deltanet;                                                 \
+    GradientKernel<T, DK, DV, CHUNK, BackwardDefect::DEFECT>::run(                                \
+        {&q_map, &k_map, &do_map, &v_new_map, &w_map, &u_map, &h_map, &dh_map, &du_map,           \
+         &du_partial_map},                                                                        \
+        {v, beta, gates, x, dq, dk, dv, dbeta, dg}, scale,                                        \
+        {t, chunks, 1, chunks, dg != nullptr});                                                   \
+  }
+
+#define FAULTLINE_DELTANET_BACKWARD_SIZE(DTYPE, T, DK, DV, CHUNK)                                 \
+  FAULTLINE_DELTANET_LOCAL(deltanet_bwd_local_##DTYPE##_c##CHUNK##_dk##DK##_dv##DV, T, DK, DV,    \
+                           CHUNK)                                                                 \
+  FAULTLINE_DELTANET_SEGMENTS(deltanet_bwd_segments_##DTYPE##_c##CHUNK##_dk##DK##_dv##DV, T, DK,  \
+                              DV, CHUNK)                                                          \
+  FAULTLINE_DELTANET_STATE(deltanet_bwd_state_none_##DTYPE##_c##CHUNK##_dk##DK##_dv##DV, T, DK,   \
+                           DV, CHUNK, none)                                                       \
+  FAULTLINE_DELTANET_GRADIENTS(deltanet_bwd_gradients_none_##DTYPE##_c##CHUNK##_dk##DK##_dv##DV,  \
+                               T, DK, DV, CHUNK, none)
+
+// DK = DV = 64, and what is wider.
+#define FAULTLINE_DELTANET_BACKWARD_MODULE(DTYPE, T)     \
+  FAULTLINE_DELTANET_BACKWARD_SIZE(DTYPE, T, 64, 64, 32) \
+  FAULTLINE_DELTANET_BACKWARD_SIZE(DTYPE, T, 64, 64, 64)
+#define FAULTLINE_DELTANET_BACKWARD_MODULE_WIDE(DTYPE, T)  \
+  FAULTLINE_DELTANET_BACKWARD_SIZE(DTYPE, T, 64, 128, 32)  \
+  FAULTLINE_DELTANET_BACKWARD_SIZE(DTYPE, T, 64, 128, 64)  \
+  FAULTLINE_DELTANET_BACKWARD_SIZE(DTYPE, T, 128, 64, 32)  \
+  FAULTLINE_DELTANET_BACKWARD_SIZE(DTYPE, T, 128, 64, 64)  \
+  FAULTLINE_DELTANET_BACKWARD_SIZE(DTYPE, T, 128, 128, 32) \
+  FAULTLINE_DELTANET_BACKWARD_SIZE(DTYPE, T, 128, 128, 64)
+
+// The mutants, for DK = DV = 64: one kernel each differs from the clean launches (all_three: two).
+#define FAULTLINE_DELTANET_STATE_MUTANT(DTYPE, T, CHUNK, DEFECT)                                  \
+  FAULTLINE_DELTANET_STATE(deltanet_bwd_state_##DEFECT##_##DTYPE##_c##CHUNK##_dk64_dv64, T, 64,   \
+                           64, CHUNK, DEFECT)
+#define FAULTLINE_DELTANET_GRADIENTS_MUTANT(DTYPE, T, CHUNK, DEFECT)                              \
+  FAULTLINE_DELTANET_GRADIENTS(deltanet_bwd_gradients_##DEFECT##_##DTYPE##_c##CHUNK##_dk64_dv64,  \
+                               T, 64, 64, CHUNK, DEFECT)
+#define FAULTLINE_DELTANET_BACKWARD_MUTANTS_CHUNK(DTYPE, T, CHUNK)           \
+  FAULTLINE_DELTANET_STATE_MUTANT(DTYPE, T, CHUNK, dh_coefficient)           \
+  FAULTLINE_DELTANET_STATE_MUTANT(DTYPE, T, CHUNK, du_corr)                  \
+  FAULTLINE_DELTANET_GRADIENTS_MUTANT(DTYPE, T, CHUNK, a_inv)                \
+  FAULTLINE_DELTANET_GRADIENTS_MUTANT(DTYPE, T, CHUNK, dw_cross)             \
+  FAULTLINE_DELTANET_GRADIENTS_MUTANT(DTYPE, T, CHUNK, all_three)            \
+  FAULTLINE_DELTANET_GRADIENTS_MUTANT(DTYPE, T, CHUNK, dk_corr)              \
+  FAULTLINE_DELTANET_GRADIENTS_MUTANT(DTYPE, T, CHUNK, no_reverse_cumsum)
+#define FAULTLINE_DELTANET_BACKWARD_MUTANTS(DTYPE, T)     \
+  FAULTLINE_DELTANET_BACKWARD_MUTANTS_CHUNK(DTYPE, T, 32) \
+  FAULTLINE_DELTANET_BACKWARD_MUTANTS_CHUNK(DTYPE, T, 64)

@@ -70,4 +70,9 @@ struct GradientLayout {
   FAULTLINE_HD constexpr int threads() const { return 4 * chunk; }
 };
 
+/// Dynamic shared memory of the plain gradients: R_v, R_w, dS, E in fp32.
+FAULTLINE_HD constexpr int plain_gradients_bytes(int chunk, int dk, int dv) {
+  return chunk * (dk + dv + 2 * (chunk + 1)) * 4;
+}
+
 }  // namespace faultline::kernels::deltanet
