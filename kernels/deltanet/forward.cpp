@@ -260,7 +260,7 @@ reference::DeltaNumerics forward_numerics(Dtype dtype, std::int64_t chunk, bool 
   // same products; K, V and Q enter as they are and e^G multiplies Q h in fp32.
   numerics.set(RoundingPoint::b_w, Grid::none)
       .set(RoundingPoint::b_v, Grid::none)
-      .set(RoundingPoint::q_hat, Grid::none);
+      .set(RoundingPoint::q_hat_o, Grid::none);
   numerics.decay_on_v_new = true;
   if (!gated) {
     numerics.set(RoundingPoint::k_hat, Grid::none);
