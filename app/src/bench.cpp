@@ -21,6 +21,8 @@ namespace {
 
 constexpr double kContaminated = 0.10;  // relative spread above which a row is refused
 constexpr std::uint32_t kDefaultSamples = 30;
+constexpr std::uint32_t kHotGraphLaunches = 256;  // of a graph, when the buffers stay the same
+constexpr double kRateSeconds = 4.0;              // of one campaign whose trial rate is measured
 
 struct Summary {
   double median_us = 0.0, spread = 0.0;
@@ -39,24 +41,53 @@ Summary summarise(std::vector<double> ns) {
   return summary;
 }
 
+core::Backend::TimingRequest timing_request(const Options& options) {
+  core::Backend::TimingRequest request;
+  request.samples = options.samples ? static_cast<std::uint32_t>(options.samples) : kDefaultSamples;
+  request.cold = !options.hot;
+  request.graph_launches = options.graph_launches;
+  if (options.hot && request.graph_launches == 0) request.graph_launches = kHotGraphLaunches;
+  return request;
+}
+
+std::string describe(const core::Backend::TimingRequest& request) {
+  std::string text = fmt::format("{} samples per row; ", request.samples);
+  text += request.graph_launches > 0
+              ? fmt::format("replays of a graph of {} executions of the whole program",
+                            request.graph_launches)
+              : "replays of graphs of executions of the whole program";
+  text += ", and single executions between events; ";
+  text += request.cold ? "inputs rotate so that L2 is cold"
+                       : "hot: every execution uses the same buffers";
+  return text;
+}
+
 core::BenchRow make_row(const core::Problem& problem, const std::string& config,
                         const std::string& name, const std::vector<double>& graph_ns,
                         const std::vector<double>& event_ns, double bytes, double ceiling) {
   const Summary graph = summarise(graph_ns), event = summarise(event_ns);
+  // A program with host steps or graphs of its own cannot be captured.
+  const Summary& judged = graph_ns.empty() ? event : graph;
   core::BenchRow row{.problem = problem.values.line(), .config = config, .name = name};
   row.median_graph_us = graph.median_us;
   row.spread_graph = graph.spread;
   row.median_event_us = event.median_us;
   row.spread_event = event.spread;
   row.bytes = bytes;
-  row.tb_per_s = graph.median_us > 0 ? bytes / graph.median_us * 1e-6 : 0.0;
+  row.tb_per_s = judged.median_us > 0 ? bytes / judged.median_us * 1e-6 : 0.0;
   row.fraction_of_ceiling = ceiling > 0 ? row.tb_per_s * 1e12 / ceiling : 0.0;
-  row.contaminated = !(graph.median_us > 0.0 && graph.spread <= kContaminated);
+  row.contaminated = !(judged.median_us > 0.0 && judged.spread <= kContaminated);
+  if (graph_ns.empty()) row.note = "cannot be captured in a graph: single executions only";
   if (row.contaminated) {
-    row.note =
-        fmt::format("contaminated: samples spread by {:.0f} % of the median", 100 * graph.spread);
+    row.note += fmt::format("{}contaminated: samples spread by {:.0f} % of the median",
+                            row.note.empty() ? "" : "; ", 100 * judged.spread);
   }
   return row;
+}
+
+// What rows of one problem are compared by.
+double time_of(const core::BenchRow& row) {
+  return row.median_graph_us > 0.0 ? row.median_graph_us : row.median_event_us;
 }
 
 std::vector<core::Problem> problems_of(const Context& context, const kernels::Subject& subject) {
@@ -70,6 +101,18 @@ std::vector<core::Problem> problems_of(const Context& context, const kernels::Su
         {subject.name, core::complete(subject.problem_domain, {}, "problem of " + subject.name)});
   }
   return problems;
+}
+
+// Trials for about kRateSeconds, from the rate of a short campaign.
+std::uint64_t trials_in_time(core::Backend& backend, const core::TrialPlan& plan,
+                             core::TrialRequest request, std::uint64_t limit) {
+  request.count = std::min<std::uint64_t>(limit, 2 * std::max(request.perturbation.batch, 16u));
+  const core::TrialResult probe = backend.run_trials(plan, request);
+  if (probe.trials == 0 || probe.elapsed_ns == 0) return request.count;
+  const double per_trial =
+      static_cast<double>(probe.elapsed_ns) * 1e-9 / static_cast<double>(probe.trials);
+  const double wanted = std::min(kRateSeconds / per_trial, static_cast<double>(limit));
+  return std::max(request.count, static_cast<std::uint64_t>(wanted));
 }
 
 // Trials per second of a clean campaign, everything fresh per trial: synchronised, in a serial
@@ -93,9 +136,9 @@ void add_trial_rates(core::Backend& backend, const kernels::ResolvedTrial& trial
   if (trial.plan.max_batch > 1) modes.push_back({"trials, batched", batched, 2000000});
   for (const Mode& mode : modes) {
     core::TrialRequest request;
-    request.count = mode.trials;
     request.perturbation = mode.perturbation;
     request.race = core::RaceMode::off;
+    request.count = trials_in_time(backend, trial.plan, request, mode.trials);
     const core::TrialResult result = backend.run_trials(trial.plan, request);
     core::BenchRow row{
         .problem = trial.problem.values.line(), .config = trial.config.line(), .name = mode.name};
@@ -123,8 +166,7 @@ int bench_command(const Context& context) {
                                  "(bench/simulator measures the simulator itself)");
   }
   run.use_backend(backend->info());
-  const std::uint32_t samples =
-      options.samples ? static_cast<std::uint32_t>(options.samples) : kDefaultSamples;
+  const core::Backend::TimingRequest timing_wanted = timing_request(options);
   const cuda::Bandwidth ceiling = cuda::measure_bandwidth();
 
   const kernels::Subject& subject = *wanted_trial.subject;
@@ -143,12 +185,11 @@ int bench_command(const Context& context) {
   core::RunRecord& record = run.record();
   record.subject = subject.name;
   record.analysis_plan =
-      fmt::format("{} samples per row; graph replays and single launches between events; inputs "
-                  "rotate so that L2 is cold; "
-                  "rows whose graph samples spread by more than 10 % are refused; ceiling: "
+      fmt::format("{}; rows whose graph samples spread by more than 10 % are refused; ceiling: "
                   "read-only bandwidth {:.3f} TB/s, "
                   "copy {:.3f}, cudaMemcpy {:.3f} (read plus write), measured in this run",
-                  samples, ceiling.read * 1e-12, ceiling.copy * 1e-12, ceiling.memcpy_copy * 1e-12);
+                  describe(timing_wanted), ceiling.read * 1e-12, ceiling.copy * 1e-12,
+                  ceiling.memcpy_copy * 1e-12);
   if (!no_cublas.empty()) record.analysis_plan += "; no baseline: " + no_cublas;
 
   reports::Progress progress(stderr, reports::progress_options_for(stderr));
@@ -164,7 +205,7 @@ int bench_command(const Context& context) {
     if (cublas) {
       const cuda::GemvProblem shape{problem.values.integer("n"), problem.values.integer("k"),
                                     problem.values.dtype()};
-      for (const auto& timing : cublas->time_gemv(shape, samples, true)) {
+      for (const auto& timing : cublas->time_gemv(shape, timing_wanted)) {
         auto row = make_row(problem, "", timing.method, timing.graph_ns, timing.event_ns, bytes,
                             ceiling.read);
         contaminated |= row.contaminated;
@@ -186,11 +227,16 @@ int bench_command(const Context& context) {
         if (context.stop) break;
         const core::TrialPlan plan = subject.plan(problem, variant.name, config);
         run.use_modules(plan.program(1));
-        const auto timing = backend->time_program(plan, samples, true);
+        const auto timing = backend->time_program(plan, timing_wanted);
         auto row = make_row(problem, config.line(), subject.name + "@" + variant.name,
                             timing.graph_ns, timing.event_ns, bytes, ceiling.read);
-        if (baseline_us > 0) row.ratio_to_baseline = baseline_us / row.median_graph_us;
-        if (best.name.empty() || row.median_graph_us < best.median_graph_us) best = row;
+        if (baseline_us > 0) row.ratio_to_baseline = baseline_us / time_of(row);
+        if (timing.graph_launches > 0) {
+          row.note += fmt::format("{}{} executions in a graph over {} input set{}",
+                                  row.note.empty() ? "" : "; ", timing.graph_launches,
+                                  timing.input_sets, timing.input_sets == 1 ? "" : "s");
+        }
+        if (best.name.empty() || time_of(row) < time_of(best)) best = row;
         if (options.verbosity > 0 || !options.config.empty()) record.bench.push_back(row);
       }
       if (options.verbosity == 0 && options.config.empty() && !best.name.empty()) {
@@ -200,11 +246,16 @@ int bench_command(const Context& context) {
       contaminated |= !best.name.empty() && best.contaminated;
     }
   }
-  if (subject.name != "gemv" && !context.stop) {
+  // Fresh inputs without a device oracle would measure the host's reference.
+  if (subject.name != "gemv" && !options.hot && !context.stop) {
     const auto trial = kernels::resolve(context.registry, subject_and_variant(options),
                                         options.problem_values(), options.config_values());
     run.identify(trial);
-    add_trial_rates(*backend, trial, record);
+    if (trial.plan.device_oracle) {
+      add_trial_rates(*backend, trial, record);
+    } else {
+      record.analysis_plan += "; no trial rates: the subject has no device oracle";
+    }
   }
   progress.finish();
 

@@ -11,7 +11,8 @@ constexpr const char* kCommands = "list verify stress race replay bench doctor";
 constexpr const char* kFlags =
     "--backend --variant --config --seed --data --budget --timeout --lenient --no-race --fail-on "
     "--quiet "
-    "--verbose --color --width --run --json --html --trials --plan --help";
+    "--verbose --color --width --run --json --html --trials --plan --samples --hot "
+    "--graph-launches --help";
 
 std::string subject_words(const kernels::SubjectRegistry& registry) {
   std::string words;

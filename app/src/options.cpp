@@ -196,6 +196,14 @@ Parsed parse_command_line(int argc, char** argv) {
                             Command::bench);
   add_words(*bench, options, "SUBJECT[@VARIANT] [k=v ...]");
   add_count(*bench, "--samples", options.samples, "timing samples per row (default 30)", 3, 100000);
+  bench->add_flag(
+      "--hot", options.hot,
+      "the same buffers in every execution, as in a decode loop (default: inputs rotate "
+      "through more than L2 holds)");
+  add_count(*bench, "--graph-launches", options.graph_launches,
+            "executions of the whole program in one timed graph (default: 256 with --hot, else "
+            "what fills about 0.1 s, 64 at most)",
+            1, 100000);
   CLI::App* doctor = command(
       "doctor", "toolkit, driver, devices, what will and will not run, and why", Command::doctor);
 

@@ -38,6 +38,8 @@ struct Options {
   std::map<std::string, std::string> reports;  ///< format -> path or "-"
   std::uint64_t schedules = 0;                 ///< race: how many; 0 = default
   std::uint64_t samples = 0;                   ///< bench
+  bool hot = false;                            ///< bench: same buffers in every execution
+  std::uint32_t graph_launches = 0;            ///< bench: 0 = chosen
   std::uint64_t repeats = 0;                   ///< replay on CUDA
   // race FILE.ptx
   std::string entry;

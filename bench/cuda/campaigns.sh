@@ -4,7 +4,7 @@
 # campaigns.sh FAULTLINE OUT PART...
 #
 # The measurements on a GPU that docs and README quote: one JSON record each in OUT, and OUT/log.txt
-#   timing     gemv against cuBLAS; trial rates and times of gla_decode
+#   timing     gemv against cuBLAS; trial rates and times of gla_decode, cold and hot
 #   race       5,000 trials an arm of the two racy mutants and of the clean kernel
 #   rare       the early-release race under memory stress, up to 300,000 trials a kernel
 #   clean      1,000,000 trials of clean kernels under memory stress
@@ -30,6 +30,8 @@ part_timing() {
     run bench_gemv bench gemv
     # shellcheck disable=SC2086
     run bench_gla_decode bench gla_decode $gla
+    # shellcheck disable=SC2086
+    run bench_gla_decode_hot bench gla_decode $gla --hot
 }
 
 part_race() {

@@ -3,9 +3,9 @@
 //
 // Runs the CUDA backend through what it is for and prints figures; the same figures go to
 // DIRECTORY/cuda_smoke.json, rewritten after every section, so that nothing is lost when a later
-// one fails. Sections: probe, compare, execute, gate, arms, kernels, rates, bandwidth, gemv, fault
-// (last: it costs the process its device). Exit code 0 when every check held, 1 when one did not,
-// 77 without a device.
+// one fails. Sections: probe, compare, execute, programs, gate, arms, kernels, rates, bandwidth,
+// gemv, fault (last: it costs the process its device). Exit code 0 when every check held, 1 when
+// one did not, 77 without a device.
 #include <faultline/core/comparison.hpp>
 #include <faultline/core/errors.hpp>
 #include <faultline/cuda/baselines.hpp>
@@ -665,7 +665,7 @@ void gemv(Context& context) {
       double best_cublas = 0.0;
       if (cublas) {
         const auto type = *core::parse_dtype(dtype);
-        for (const cuda::BaselineTiming& t : cublas->time_gemv({n, k, type}, kSamples, true)) {
+        for (const cuda::BaselineTiming& t : cublas->time_gemv({n, k, type}, {kSamples})) {
           const double g = print(t.method, t.graph_ns, t.event_ns);
           best_cublas = best_cublas == 0.0 ? g : std::min(best_cublas, g);
         }
@@ -677,7 +677,7 @@ void gemv(Context& context) {
           kernels::resolve(context.registry, "gemv", core::parse_assignments(problem), {});
       for (const core::Config& config : subject.configs(resolved.problem, resolved.variant->name)) {
         const core::TrialPlan plan = subject.plan(resolved.problem, resolved.variant->name, config);
-        const core::Backend::Timing t = context.backend->time_program(plan, kSamples, true);
+        const core::Backend::Timing t = context.backend->time_program(plan, {kSamples});
         const double g =
             print(resolved.variant->name + " " + config.line(), t.graph_ns, t.event_ns);
         if (best == 0.0 || g < best) {
@@ -688,6 +688,150 @@ void gemv(Context& context) {
       fmt::print("    best own [{}] {:.2f} us, cuBLAS / own {:.3f}\n", best_config, best * 1e-3,
                  best > 0 ? best_cublas / best : 0.0);
     }
+  }
+}
+
+// ----------------------------------------------------------------------------------------------
+// programs
+/// out[i] = in[i] + 1, by way of the last KiB of `shared` bytes of dynamic shared memory.
+core::ModuleRef increment_module() {
+  auto module = std::make_shared<core::Module>();
+  module->name = "increment";
+  module->ptx =
+      ".version 7.0\n.target sm_80\n.address_size 64\n.extern .shared .align 16 .b8 dynamic[];\n"
+      ".visible .entry increment(.param .u64 in, .param .u64 out, .param .u32 shared) {\n"
+      ".reg .u64 %a; .reg .u64 %b; .reg .u64 %o; .reg .u32 %t; .reg .u32 %c; .reg .u32 %i;\n"
+      ".reg .u32 %s; .reg .u32 %m; .reg .f32 %x;\n"
+      "ld.param.u64 %a, [in]; ld.param.u64 %b, [out]; ld.param.u32 %s, [shared];\n"
+      "cvta.to.global.u64 %a, %a; cvta.to.global.u64 %b, %b;\n"
+      "mov.u32 %t, %tid.x; mov.u32 %c, %ctaid.x; mad.lo.u32 %i, %c, 256, %t;\n"
+      "mul.wide.u32 %o, %i, 4; add.u64 %a, %a, %o; add.u64 %b, %b, %o;\n"
+      "mov.u32 %m, dynamic; add.u32 %m, %m, %s; sub.u32 %m, %m, 1024;\n"
+      "shl.b32 %t, %t, 2; add.u32 %m, %m, %t;\n"
+      "ld.global.f32 %x, [%a]; st.shared.f32 [%m], %x; bar.sync 0;\n"
+      "ld.shared.f32 %x, [%m]; add.f32 %x, %x, 0f3F800000; st.global.f32 [%b], %x; ret;\n}\n";
+  return module;
+}
+
+/// What many-kernel subjects without a device oracle are made of: x, y, `workspaces` workspaces,
+/// the last of `large` elements, and a program of ten launches y = x + 10 through the workspaces
+/// with up to 227 KiB of dynamic shared memory.
+core::TrialPlan ten_launches(std::uint32_t workspaces, std::int64_t large, std::uint64_t& calls) {
+  constexpr std::int64_t kElements = 1 << 16;
+  static constexpr std::uint32_t kShared[] = {1024, 48 * 1024, 64 * 1024, 101 * 1024, 227 * 1024};
+  core::TrialPlan plan;
+  plan.subject = "ten_launches";
+  plan.buffers.resize(2 + workspaces);
+  for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
+    core::BufferSpec& buffer = plan.buffers[i];
+    buffer.name = i == 0 ? "x" : i == 1 ? "y" : fmt::format("w{}", i - 2);
+    buffer.shape = {i + 1 == plan.buffers.size() ? large : kElements};
+    buffer.role = i == 0   ? core::BufferRole::input
+                  : i == 1 ? core::BufferRole::output
+                           : core::BufferRole::workspace;
+  }
+  plan.buffers[0].pooled = true;
+  plan.buffers[1].tiles.rows = kElements;
+  plan.program = [module = increment_module()](std::uint32_t) {
+    core::Program program;
+    for (std::uint32_t i = 0; i < 10; ++i) {
+      core::LaunchOperation launch;
+      launch.module = module;
+      launch.entry = "increment";
+      launch.grid[0] = kElements / 256;
+      launch.block[0] = 256;
+      launch.dynamic_shared_bytes = kShared[i % std::size(kShared)];
+      launch.arguments = {core::BufferArgument{i == 0 ? 0 : 1 + i, 0},
+                          core::BufferArgument{i == 9 ? 1 : 2 + i, 0},
+                          core::scalar(static_cast<std::int32_t>(launch.dynamic_shared_bytes))};
+      program.add(launch);
+    }
+    return program;
+  };
+  plan.reference = [&calls](const std::vector<core::Tensor>& inputs) {
+    ++calls;
+    core::ReferenceTensor y;
+    for (const double x : inputs.at(0).to_doubles()) {
+      y.expected.push_back(x + 10.0);
+      y.bound.push_back(1e-4);
+    }
+    return std::vector<core::ReferenceTensor>{y};
+  };
+  return plan;
+}
+
+void programs(Context& context) {
+  std::uint64_t calls = 0;
+  const core::TrialPlan plan = core::with_kept_reference(ten_launches(20, 1 << 16, calls));
+  const auto run = [&](const core::TrialPlan& of, const char* name, std::uint64_t count,
+                       auto change) {
+    core::TrialRequest request;
+    request.count = count;
+    change(request.perturbation);
+    core::TrialResult r = context.backend->run_trials(of, request);
+    fmt::print("  {:<34} failed {} of {} ({:.2f} us), reference called {} times, {} {}\n", name,
+               r.failed, r.trials, microseconds_per_trial(r), calls, status_of(r), r.note);
+    context.check(r.trials == count && r.status == core::ExecutionStatus::completed,
+                  fmt::format("programs: {} completes", name));
+    context.report["programs"].push_back({{"name", name}, {"calls", calls}, {"is", to_json(r)}});
+    return r;
+  };
+  const auto none = [](core::Perturbation&) {};
+  const auto graph = [](core::Perturbation& p) { p.graph_trials = 100; };
+  context.check(run(plan, "tight", 1000, none).failed == 0, "programs: tight is clean");
+  context.check(run(plan, "graph", 1000, graph).failed == 0, "programs: graph is clean");
+  const auto pool = [](core::Perturbation& p) { p.pool_bytes = std::uint64_t{64} << 20; };
+  context.check(run(plan, "cold pool", 1000, pool).failed == 0, "programs: pool is clean");
+  context.check(calls == 1, "the reference of fixed inputs is made once");
+  const auto fresh = [](core::Perturbation& p) { p.fresh_inputs = true; };
+  const core::TrialResult each = run(plan, "fresh inputs", 50, fresh);
+  context.check(each.failed == 0 && calls == 50, "programs: a reference for each fresh input");
+  context.check(each.note.find("host computes") != std::string::npos, "fresh inputs say so");
+
+  // Reads a workspace that nothing writes: zeros would make it right, poison must not.
+  core::TrialPlan zeroed = plan;
+  zeroed.program = [clean = plan.program](std::uint32_t batch) {
+    core::Program program = clean(batch);
+    std::get<core::LaunchOperation>(program.operations[0].what).arguments[0] =
+        core::BufferArgument{21, 0};
+    return program;
+  };
+  zeroed.reference = [](const std::vector<core::Tensor>& inputs) {
+    core::ReferenceTensor y;
+    y.expected.assign(static_cast<std::size_t>(inputs.at(0).size()), 10.0);
+    y.bound.assign(y.expected.size(), 1e-4);
+    return std::vector<core::ReferenceTensor>{y};
+  };
+  // Reads what the trial before left: right from the second trial on, but for the poison.
+  core::TrialPlan left_over = plan;
+  left_over.program = [broken = zeroed.program](std::uint32_t batch) {
+    core::Program program = broken(batch);
+    program.add(core::CopyOperation{{21, 0}, {0, 0}, 4 << 16});
+    return program;
+  };
+  for (const bool in_graph : {false, true}) {
+    const auto change = [&](core::Perturbation& p) { p.graph_trials = in_graph ? 100 : 0; };
+    const core::TrialResult a = run(zeroed, "needs a zeroed workspace", 300, change);
+    const core::TrialResult b = run(left_over, "needs the last trial's workspace", 300, change);
+    context.check(a.failed == 300 && b.failed == 300, "unwritten workspaces are found");
+  }
+  const core::TrialResult large =
+      run(ten_launches(20, std::int64_t{64} << 20, calls), "256 MiB of workspace", 300, none);
+  context.check(microseconds_per_trial(large) < 400.0, "poison of 256 MiB takes below 400 us");
+
+  core::Backend::TimingRequest request;
+  for (const bool cold : {true, false}) {
+    request.cold = cold;
+    request.graph_launches = cold ? 0 : 256;
+    const core::Backend::Timing t = context.backend->time_program(plan, request);
+    fmt::print("  {}: {:.2f} us a program of ten launches ({} in a graph, {} input sets), "
+               "{:.2f} us between events\n",
+               cold ? "cold" : "hot", cuda::median(t.graph_ns) * 1e-3, t.graph_launches,
+               t.input_sets, cuda::median(t.event_ns) * 1e-3);
+    context.check(t.graph_ns.size() == request.samples && cuda::median(t.graph_ns) > 5e3,
+                  "a program is timed as a whole");
+    context.check(cold ? t.input_sets > 3 : t.input_sets == 1 && t.graph_launches == 256,
+                  "input sets of the timing");
   }
 }
 
@@ -736,11 +880,17 @@ int main(int argc, char** argv) {
   }
   kernels::register_builtin_subjects(context.registry);
 
-  const std::pair<const char*, void (*)(Context&)> sections[] = {
-      {"probe", probe}, {"compare", compare},     {"execute", execute},
-      {"gate", gate},   {"arms", arms},           {"kernels", kernels_alone},
-      {"rates", rates}, {"bandwidth", bandwidth}, {"gemv", gemv},
-      {"fault", fault}};
+  const std::pair<const char*, void (*)(Context&)> sections[] = {{"probe", probe},
+                                                                 {"compare", compare},
+                                                                 {"execute", execute},
+                                                                 {"programs", programs},
+                                                                 {"gate", gate},
+                                                                 {"arms", arms},
+                                                                 {"kernels", kernels_alone},
+                                                                 {"rates", rates},
+                                                                 {"bandwidth", bandwidth},
+                                                                 {"gemv", gemv},
+                                                                 {"fault", fault}};
   for (const auto& [name, section] : sections) {
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), name) == wanted.end()) {
       continue;

@@ -143,7 +143,9 @@ bool runs_as_arm(diagnosis::Experiment::Kind kind) {
 core::Evidence run_campaign(core::Backend& backend, const kernels::ResolvedTrial& trial,
                             const CampaignPlan& plan, const RunOptions& options) {
   core::Evidence evidence = detail::start_evidence(backend.info(), trial.plan, "stress");
-  Campaign campaign(backend, trial.plan, plan, options);
+  // Every arm and round with fixed inputs needs the same reference.
+  const core::TrialPlan trial_plan = core::with_kept_reference(trial.plan);
+  Campaign campaign(backend, trial_plan, plan, options);
   std::vector<Arm> arms;
   for (const PlannedArm& planned : plan.arms) arms.push_back({.planned = planned, .result = {}});
 
@@ -154,13 +156,13 @@ core::Evidence run_campaign(core::Backend& backend, const kernels::ResolvedTrial
       campaign.run_block(arm, end - arm.started);
       if (options.checkpoint) {
         core::Evidence so_far = evidence;
-        for (const Arm& finished : arms) add_arm(so_far, campaign, trial.plan, finished);
+        for (const Arm& finished : arms) add_arm(so_far, campaign, trial_plan, finished);
         so_far.interrupted = true;
         options.checkpoint(so_far);
       }
     }
   }
-  for (const Arm& arm : arms) add_arm(evidence, campaign, trial.plan, arm);
+  for (const Arm& arm : arms) add_arm(evidence, campaign, trial_plan, arm);
 
   constexpr int kFollowUps = 2;
   for (int i = 0; i < kFollowUps && !detail::stopped(options); ++i) {
@@ -171,15 +173,15 @@ core::Evidence run_campaign(core::Backend& backend, const kernels::ResolvedTrial
     campaign.run_block(arm, next->trials);
     if (!arm.any_block) break;
     if (arm.result.note.empty()) arm.result.note = next->reason;
-    add_arm(evidence, campaign, trial.plan, arm);
+    add_arm(evidence, campaign, trial_plan, arm);
   }
 
   if (evidence.backend_is_model && !evidence.arms.empty() && !detail::stopped(options)) {
-    detail::count_accesses(backend, trial.plan, plan.seed, plan.data, options, evidence);
+    detail::count_accesses(backend, trial_plan, plan.seed, plan.data, options, evidence);
   }
   evidence.interrupted = detail::stopped(options);
   pair_arms(evidence);
-  detail::finish_evidence(evidence, trial.plan, plan.data);
+  detail::finish_evidence(evidence, trial_plan, plan.data);
   return evidence;
 }
 

@@ -89,8 +89,45 @@ TEST(ArmPlan, PoolFitsIntoTheDevice) {
   DeviceLimits small = kH200;
   small.free_bytes = std::uint64_t{100} << 20;
   const ArmPlan arm = plan_arm(make_plan(8, 1), request, small);
-  EXPECT_EQ(arm.input_sets, 80u);
+  EXPECT_EQ(arm.input_sets, 79u);  // 80 MiB for sets of 1 MiB beside an output of 1 KiB
   EXPECT_THAT(arm.note, testing::HasSubstr("device memory"));
+}
+
+TEST(ArmPlan, BatchFitsIntoTheDevice) {
+  DeviceLimits small = kH200;
+  small.free_bytes = std::uint64_t{10}
+                     << 20;  // 8 MiB of it for inputs of 1 MiB and outputs of 1 KiB
+  core::TrialRequest request;
+  request.count = 100;
+  request.perturbation.batch = 64;
+  const ArmPlan arm = plan_arm(make_plan(8, 64), request, small);
+  EXPECT_EQ(arm.batch, 7u);
+  EXPECT_EQ(arm.launches, 15u);
+  EXPECT_THAT(arm.note, testing::HasSubstr("device memory"));
+}
+
+TEST(ArmPlan, SaysWhenTheHostComputesEachTrialsReference) {
+  core::TrialPlan plan = make_plan(8, 1);
+  plan.device_oracle = {};
+  const auto note = [&](bool fresh) {
+    return planned(plan, 10, [&](auto& p) { p.fresh_inputs = fresh; }).note;
+  };
+  EXPECT_EQ(note(false), "");
+  EXPECT_THAT(note(true), testing::HasSubstr("the host computes the reference"));
+}
+
+TEST(ArmPlan, TakesManyWorkspacesAndRefusesTooMany) {
+  core::TrialPlan plan = make_plan(8, 1);
+  plan.buffers.resize(2 + 62);
+  for (std::size_t i = 2; i < plan.buffers.size(); ++i) {
+    plan.buffers[i].role = core::BufferRole::workspace;
+  }
+  plan.buffers.push_back(plan.buffers[0]);
+  EXPECT_NO_THROW(planned(plan, 1, [](auto&) {}));
+  plan.buffers[0].role = core::BufferRole::workspace;
+  EXPECT_NO_THROW(planned(plan, 1, [](auto&) {}));
+  plan.buffers.push_back(plan.buffers[0]);
+  EXPECT_THROW(planned(plan, 1, [](auto&) {}), core::UsageError);
 }
 
 TEST(ArmPlan, GraphsHoldTheTrialsAskedFor) {
@@ -148,13 +185,23 @@ TEST(ArmPlan, RefusesWhatWouldCompareNothing) {
 }
 
 TEST(TimingPlan, ColdRotatesOverAtLeastThreeSetsAndSevenHundredMegabytes) {
-  EXPECT_EQ(timing_sets(2 << 20, true), 334u);
-  EXPECT_EQ(timing_sets(235'000'000, true), 3u);
-  EXPECT_EQ(timing_sets(822'000'000, true), 3u);
-  EXPECT_EQ(timing_sets(2 << 20, false), 1u);
+  constexpr std::uint64_t kFree = std::uint64_t{100} << 30;
+  EXPECT_EQ(timing_sets(2 << 20, true, kFree), 334u);
+  EXPECT_EQ(timing_sets(235'000'000, true, kFree), 3u);
+  EXPECT_EQ(timing_sets(822'000'000, true, kFree), 3u);
+  EXPECT_EQ(timing_sets(2 << 20, false, kFree), 1u);
   EXPECT_EQ(timing_launches(334, 2 << 20), 334u);
   EXPECT_EQ(timing_launches(3, 235'000'000) % 3, 0u);
   EXPECT_GE(timing_launches(3, 235'000'000), 37u);
+}
+
+TEST(TimingPlan, FitsIntoMemoryAndTime) {
+  constexpr std::uint64_t kBytes = std::uint64_t{40} << 30;
+  EXPECT_EQ(timing_sets(kBytes, true, std::uint64_t{100} << 30), 2u);
+  EXPECT_EQ(timing_sets(kBytes, true, kBytes - 1), 1u);
+  EXPECT_EQ(timing_launches(7, 100'000'000, 30e6), 7u);  // a round takes more than 100 ms anyway
+  EXPECT_EQ(timing_launches(1, 100'000'000, 10e6), 11u);
+  EXPECT_EQ(timing_launches(1, 100'000, 100.0), 64u);
 }
 
 }  // namespace

@@ -3,11 +3,28 @@
 #include <faultline/cuda/baselines.hpp>
 #include <faultline/cuda/cuda_backend.hpp>
 
+#include "runtime.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace faultline::cuda {
 namespace {
+
+TEST(NoDevice, MessageSaysWhatIsMissing) {
+  using testing::AllOf, testing::HasSubstr, testing::Not;
+  // What the runtime reports on a machine without a driver.
+  EXPECT_THAT(no_device_message(cudaErrorInsufficientDriver, 0, 0, 13000),
+              AllOf(HasSubstr("no NVIDIA driver was found"), HasSubstr("--backend simulator"),
+                    Not(HasSubstr("insufficient"))));
+  EXPECT_THAT(no_device_message(cudaErrorInsufficientDriver, 0, 12020, 13000),
+              AllOf(HasSubstr("supports CUDA 12.2"), HasSubstr("runtime of CUDA 13.0")));
+  EXPECT_THAT(no_device_message(cudaErrorNoDevice, 0, 13000, 13000),
+              HasSubstr("CUDA_VISIBLE_DEVICES"));
+  EXPECT_THAT(no_device_message(cudaSuccess, 0, 13000, 13000), HasSubstr("CUDA_VISIBLE_DEVICES"));
+  EXPECT_THAT(no_device_message(cudaErrorUnknown, 0, 13000, 12080),
+              AllOf(HasSubstr("cudaErrorUnknown"), HasSubstr("12.8")));
+}
 
 TEST(NoDevice, ProbeAndFactoryAgree) {
   const CudaProbe probe = probe_cuda();

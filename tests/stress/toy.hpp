@@ -159,7 +159,7 @@ class ToyBackend : public core::Backend {
                                 const core::Perturbation&, std::uint64_t, core::RaceMode) override {
     return {};
   }
-  Timing time_program(const core::TrialPlan&, std::uint32_t, bool) override { return {}; }
+  Timing time_program(const core::TrialPlan&, const TimingRequest&) override { return {}; }
 
   core::TrialResult run_trials(const core::TrialPlan& plan,
                                const core::TrialRequest& request) override {

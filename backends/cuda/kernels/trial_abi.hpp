@@ -9,7 +9,8 @@
 namespace faultline::cuda::abi {
 
 inline constexpr uint32_t kMaxInputs = 16;
-inline constexpr uint32_t kMaxOutputs = 8;
+inline constexpr uint32_t kMaxOutputs = 32;       ///< bits of FailureRecord::bad_outputs
+inline constexpr uint32_t kMaxPoisoned = 64;      ///< outputs and workspaces
 inline constexpr uint32_t kThreads = 128;         ///< threads of every trial kernel's block
 inline constexpr uint32_t kRound = 2 * kThreads;  ///< elements that a block handles at a time
 inline constexpr uint32_t kMaxRounds = 16;        ///< of one block; two bits each of a mask
@@ -70,22 +71,23 @@ struct InputSlot {
   core::Dtype dtype = core::Dtype::f32;
 };
 
-/// One output to be poisoned.
+/// One output or workspace to be poisoned.
 struct PoisonSlot {
   void* data = nullptr;
   uint64_t elements = 0;
   core::Dtype dtype = core::Dtype::f32;
 };
 
-/// Draw inputs and poison outputs of a batch in one launch. Grid (chunks of one trial, batch).
+/// Draw inputs and poison outputs and workspaces of a batch in one launch. Grid (chunks of one
+/// trial, batch).
 struct PrepareParameters {
   TrialRange range;
   uint32_t chunk = kRound;  ///< chunk_elements()
-  uint32_t input_count = 0, output_count = 0;
-  uint32_t input_chunks[kMaxInputs + 1] = {};    ///< first chunk of each input, then the total
-  uint32_t output_chunks[kMaxOutputs + 1] = {};  ///< continues the inputs' numbering
+  uint32_t input_count = 0, poisoned_count = 0;
+  uint32_t input_chunks[kMaxInputs + 1] = {};       ///< first chunk of each input, then the total
+  uint32_t poisoned_chunks[kMaxPoisoned + 1] = {};  ///< continues the inputs' numbering
   InputSlot inputs[kMaxInputs];
-  PoisonSlot outputs[kMaxOutputs];
+  PoisonSlot poisoned[kMaxPoisoned];
 };
 
 /// Sums and maxima of one tile. Non-negative doubles are kept as their bits, which order like the

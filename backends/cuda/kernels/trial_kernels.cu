@@ -387,7 +387,9 @@ __device__ void finish_trial(const abi::CompareParameters& p, uint32_t slot, uin
         }
       }
     }
-    record = abi::SlotRecord{};
+    record.compared = record.bad_elements = 0;
+    record.bad_outputs = 0;
+    for (uint32_t k = 0; k < p.output_count; ++k) record.hash[k] = 0;
   }
   __syncthreads();
   if (capture == ~0u) return;
@@ -411,7 +413,7 @@ __device__ uint64_t warp_sum(uint64_t x) {
 
 }  // namespace
 
-/// Inputs drawn, outputs poisoned. Grid (chunks, batch), block kThreads.
+/// Inputs drawn, outputs and workspaces poisoned. Grid (chunks, batch), block kThreads.
 extern "C" __global__ void __launch_bounds__(abi::kThreads)
     faultline_prepare(const __grid_constant__ abi::PrepareParameters p) {
   const uint32_t chunk = blockIdx.x, slot = blockIdx.y;
@@ -421,16 +423,16 @@ extern "C" __global__ void __launch_bounds__(abi::kThreads)
     return begin + p.chunk < elements ? begin + p.chunk : elements;
   };
   if (chunk >= p.input_chunks[p.input_count]) {
-    const uint32_t k = tensor_of_chunk(p.output_chunks, p.output_count, chunk);
-    const abi::PoisonSlot& output = p.outputs[k];
-    const uint64_t bits = core::poison_bits(output.dtype, core::poison_word(trial));
-    const uint64_t first = slot * output.elements;
-    const uint64_t begin = static_cast<uint64_t>(chunk - p.output_chunks[k]) * p.chunk;
-    const uint64_t end = end_of(begin, output.elements);
-    switch (core::size_of(output.dtype)) {
-    case 2: poison_chunk<uint16_t>(output.data, bits, first + begin, first + end); break;
-    case 4: poison_chunk<uint32_t>(output.data, bits, first + begin, first + end); break;
-    default: poison_chunk<uint64_t>(output.data, bits, first + begin, first + end); break;
+    const uint32_t k = tensor_of_chunk(p.poisoned_chunks, p.poisoned_count, chunk);
+    const abi::PoisonSlot& tensor = p.poisoned[k];
+    const uint64_t bits = core::poison_bits(tensor.dtype, core::poison_word(trial));
+    const uint64_t first = slot * tensor.elements;
+    const uint64_t begin = static_cast<uint64_t>(chunk - p.poisoned_chunks[k]) * p.chunk;
+    const uint64_t end = end_of(begin, tensor.elements);
+    switch (core::size_of(tensor.dtype)) {
+    case 2: poison_chunk<uint16_t>(tensor.data, bits, first + begin, first + end); break;
+    case 4: poison_chunk<uint32_t>(tensor.data, bits, first + begin, first + end); break;
+    default: poison_chunk<uint64_t>(tensor.data, bits, first + begin, first + end); break;
     }
     return;
   }

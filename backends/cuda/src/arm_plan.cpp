@@ -17,6 +17,7 @@ namespace {
 constexpr std::uint32_t kMaxBatch = 65535;         // a grid's second extent
 constexpr std::uint64_t kColdBytes = 700'000'000;  // several times the 60 MB L2 of an H200
 constexpr std::uint64_t kMinSets = 3;
+constexpr double kReplayNs = 100e6;  // of one timed graph, about
 
 void append(std::string& note, const std::string& text) {
   note += (note.empty() ? "" : "; ") + text;
@@ -37,9 +38,10 @@ void validate(const core::TrialPlan& plan, const core::TrialRequest& request) {
   if (request.count == 0) {
     refuse("0 trials were asked for");
   }
-  std::size_t inputs = 0, outputs = 0;
+  std::size_t inputs = 0, outputs = 0, workspaces = 0;
   for (const core::BufferSpec& buffer : plan.buffers) {
     inputs += buffer.role == core::BufferRole::input;
+    workspaces += buffer.role == core::BufferRole::workspace;
     if (buffer.role != core::BufferRole::output) {
       continue;
     }
@@ -59,9 +61,12 @@ void validate(const core::TrialPlan& plan, const core::TrialRequest& request) {
   if (outputs == 0) {
     refuse("it has no output, so nothing could be compared");
   }
-  if (inputs > abi::kMaxInputs || outputs > abi::kMaxOutputs) {
-    refuse(fmt::format("it has {} inputs and {} outputs; this backend takes {} and {}", inputs,
-                       outputs, abi::kMaxInputs, abi::kMaxOutputs));
+  if (inputs > abi::kMaxInputs || outputs > abi::kMaxOutputs ||
+      outputs + workspaces > abi::kMaxPoisoned) {
+    refuse(fmt::format("it has {} inputs, {} outputs and {} workspaces; this backend takes {} "
+                       "inputs, {} outputs, and {} outputs and workspaces together",
+                       inputs, outputs, workspaces, abi::kMaxInputs, abi::kMaxOutputs,
+                       abi::kMaxPoisoned));
   }
 }
 
@@ -92,6 +97,14 @@ std::uint64_t input_bytes(const core::TrialPlan& plan) {
   return bytes;
 }
 
+std::uint64_t output_and_workspace_bytes(const core::TrialPlan& plan) {
+  std::uint64_t bytes = 0;
+  for (const core::BufferSpec& buffer : plan.buffers) {
+    bytes += buffer.role == core::BufferRole::input ? 0 : buffer.bytes();
+  }
+  return bytes;
+}
+
 std::uint64_t reference_bytes(const core::TrialPlan& plan) {
   std::uint64_t bytes = 0;
   for (const core::BufferSpec& buffer : plan.buffers) {
@@ -112,14 +125,27 @@ ArmPlan plan_arm(const core::TrialPlan& plan, const core::TrialRequest& request,
   arm.fresh_inputs = perturbation.fresh_inputs;
   arm.batch = resolve_batch(plan, perturbation, blocks, device.multiprocessors, arm.note);
   arm.batch = static_cast<std::uint32_t>(std::min<std::uint64_t>(arm.batch, request.count));
+  // What remains is for the comparison, captures and stress kernels.
+  const std::uint64_t usable = device.free_bytes / 10 * 8;
+  const std::uint64_t trial_inputs = std::max<std::uint64_t>(1, input_bytes(plan));
+  const std::uint64_t trial_shared = output_and_workspace_bytes(plan);
+  const std::uint64_t trial_references = arm.fresh_inputs ? reference_bytes(plan) : 0;
+  const std::uint64_t trials_fitting =
+      std::max<std::uint64_t>(1, usable / (trial_inputs + trial_shared + trial_references));
+  if (arm.batch > trials_fitting) {
+    append(arm.note, fmt::format("{} trials in one grid instead of {}: device memory",
+                                 trials_fitting, arm.batch));
+    arm.batch = static_cast<std::uint32_t>(trials_fitting);
+  }
   arm.launches = ceil_div(request.count, arm.batch);
 
   if (perturbation.pool_bytes > 0) {
-    const std::uint64_t set_inputs = std::max<std::uint64_t>(1, input_bytes(plan) * arm.batch);
-    const std::uint64_t set_all =
-        set_inputs + (arm.fresh_inputs ? reference_bytes(plan) * arm.batch : 0);
+    const std::uint64_t set_inputs = trial_inputs * arm.batch;
+    const std::uint64_t set_all = set_inputs + trial_references * arm.batch;
+    const std::uint64_t shared = trial_shared * arm.batch;  // by all sets
     arm.input_sets = std::max<std::uint64_t>(1, perturbation.pool_bytes / set_inputs);
-    const std::uint64_t fitting = std::max<std::uint64_t>(1, device.free_bytes / 10 * 8 / set_all);
+    const std::uint64_t fitting =
+        std::max<std::uint64_t>(1, usable > shared ? (usable - shared) / set_all : 0);
     if (arm.input_sets > fitting) {
       append(arm.note, fmt::format("the pool holds {} input sets instead of {}: device memory",
                                    fitting, arm.input_sets));
@@ -133,6 +159,10 @@ ArmPlan plan_arm(const core::TrialPlan& plan, const core::TrialRequest& request,
   }
   arm.references_per_set = arm.fresh_inputs && arm.input_sets > 1;
   arm.oracle_per_launch = arm.fresh_inputs && !arm.references_per_set;
+  if (arm.fresh_inputs && !plan.device_oracle) {
+    append(arm.note, "no device oracle: the host computes the reference of each trial's inputs, "
+                     "and the device waits for it");
+  }
 
   if (perturbation.graph_trials > 0) {
     if (traits.has_host_steps || traits.has_captures) {
@@ -161,17 +191,22 @@ ArmPlan plan_arm(const core::TrialPlan& plan, const core::TrialRequest& request,
   return arm;
 }
 
-std::uint64_t timing_sets(std::uint64_t rotated_bytes, bool cold) {
+std::uint64_t timing_sets(std::uint64_t rotated_bytes, bool cold, std::uint64_t free_bytes) {
   if (!cold || rotated_bytes == 0) {
     return 1;
   }
-  return std::max(kMinSets, ceil_div(kColdBytes, rotated_bytes));
+  const std::uint64_t wanted = std::max(kMinSets, ceil_div(kColdBytes, rotated_bytes));
+  return std::clamp<std::uint64_t>(free_bytes / rotated_bytes, 1, wanted);
 }
 
-std::uint64_t timing_launches(std::uint64_t sets, std::uint64_t rotated_bytes) {
+std::uint64_t timing_launches(std::uint64_t sets, std::uint64_t rotated_bytes,
+                              double execution_ns) {
   const std::uint64_t by_traffic =
       rotated_bytes == 0 ? 64 : (std::uint64_t{8} << 30) / rotated_bytes + 1;
-  const std::uint64_t wanted = std::max(sets, std::min<std::uint64_t>(64, by_traffic));
+  const std::uint64_t by_time =
+      execution_ns > 0.0 ? static_cast<std::uint64_t>(std::min(kReplayNs / execution_ns, 63.0)) + 1
+                         : 64;
+  const std::uint64_t wanted = std::max(sets, std::min<std::uint64_t>({64, by_traffic, by_time}));
   return ceil_div(wanted, sets) * sets;
 }
 

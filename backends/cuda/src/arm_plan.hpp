@@ -29,9 +29,10 @@ struct ArmPlan {
   int carveout_percent = 50;        ///< shared-memory carve-out of everything that runs
 };
 
-/// Bytes of one trial's inputs, and of its references (expected and bound of every output element
-/// in double).
+/// Bytes of one trial's inputs, of its outputs and workspaces, and of its references (expected and
+/// bound of every output element in double).
 std::uint64_t input_bytes(const core::TrialPlan& plan);
+std::uint64_t output_and_workspace_bytes(const core::TrialPlan& plan);
 std::uint64_t reference_bytes(const core::TrialPlan& plan);
 
 /// UsageError when the plan or the request is malformed: no program, no outputs, zero trials, an
@@ -39,10 +40,12 @@ std::uint64_t reference_bytes(const core::TrialPlan& plan);
 ArmPlan plan_arm(const core::TrialPlan& plan, const core::TrialRequest& request,
                  const DeviceLimits& device);
 
-/// Input sets for cold timing: at least 3, and at least 700 MB together; 1 when hot.
-std::uint64_t timing_sets(std::uint64_t rotated_bytes, bool cold);
-/// Launches in one timed graph: a multiple of the sets, 64 at least unless 8 GiB of reads need
-/// fewer.
-std::uint64_t timing_launches(std::uint64_t sets, std::uint64_t rotated_bytes);
+/// Input sets for cold timing: at least 3, and at least 700 MB together, as far as `free_bytes`
+/// reach; 1 when hot.
+std::uint64_t timing_sets(std::uint64_t rotated_bytes, bool cold, std::uint64_t free_bytes);
+/// Executions in one timed graph: a multiple of the sets, 64 at least unless 8 GiB of reads need
+/// fewer, or that many executions of `execution_ns` (0: not known) would take more than 100 ms.
+std::uint64_t timing_launches(std::uint64_t sets, std::uint64_t rotated_bytes,
+                              double execution_ns = 0.0);
 
 }  // namespace faultline::cuda

@@ -127,10 +127,10 @@ class CudaBackend final : public core::Backend {
     return result;
   }
 
-  Timing time_program(const core::TrialPlan& plan, std::uint32_t samples, bool cold) override {
+  Timing time_program(const core::TrialPlan& plan, const TimingRequest& timing) override {
     require_alive();
     try {
-      return time_plan(plan, samples, cold, modules_, kernels_);
+      return time_plan(plan, timing, modules_, kernels_);
     } catch (const ExecutionFailure& failure) {
       lose_context(failure.context_lost(), failure.what());
       throw core::EnvironmentError(
@@ -198,21 +198,16 @@ CudaProbe probe_cuda() {
   };
   CudaProbe probe;
   probe.built_with_toolkit = true;
-  int value = 0;
-  if (cudaRuntimeGetVersion(&value) == cudaSuccess) {
-    probe.runtime_version = version(value);
-  }
-  value = 0;
-  if (cudaDriverGetVersion(&value) == cudaSuccess) {
-    probe.driver_version = version(value);
-  }
+  int runtime = 0, driver = 0;
+  cudaRuntimeGetVersion(&runtime);
+  cudaDriverGetVersion(&driver);
+  probe.runtime_version = version(runtime);
+  probe.driver_version = version(driver);
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess || count == 0) {
     cudaGetLastError();
-    probe.why_not =
-        fmt::format("no CUDA device: {}",
-                    error != cudaSuccess ? cudaGetErrorString(error) : "the driver reports none");
+    probe.why_not = no_device_message(error, count, driver, runtime);
     return probe;
   }
   for (int d = 0; d < count; ++d) {

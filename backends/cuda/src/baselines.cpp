@@ -104,12 +104,14 @@ class Baseline final : public CublasBaseline {
     return y;
   }
 
-  std::vector<BaselineTiming> time_gemv(const GemvProblem& problem, unsigned samples,
-                                        bool cold) override {
+  std::vector<BaselineTiming> time_gemv(const GemvProblem& problem,
+                                        const core::Backend::TimingRequest& request) override {
     const std::size_t element = core::size_of(problem.dtype);
     const std::uint64_t a_bytes = static_cast<std::uint64_t>(problem.n * problem.k) * element;
-    const std::uint64_t sets = timing_sets(a_bytes, cold);
-    const std::uint64_t launches = timing_launches(sets, a_bytes);
+    const std::uint64_t sets = timing_sets(a_bytes, request.cold, free_device_bytes() / 10 * 9);
+    const std::uint64_t launches = request.graph_launches > 0
+                                       ? (request.graph_launches + sets - 1) / sets * sets
+                                       : timing_launches(sets, a_bytes);
     const DeviceMemory a(a_bytes * sets, "the baseline's matrices");
     const DeviceMemory x(static_cast<std::size_t>(problem.k) * element, "x");
     const DeviceMemory y(static_cast<std::size_t>(problem.n) * element, "y");
@@ -134,8 +136,8 @@ class Baseline final : public CublasBaseline {
     wait_for(stream_.get(), std::chrono::seconds(60));
     add("cublasGemmEx",
         time_executions([&](std::uint64_t set, cudaStream_t) { gemm_ex(on_set(set)); }, sets,
-                        launches, samples, true, true, stream_.get()));
-    add_best_heuristic(on_set, sets, launches, samples, timings);
+                        launches, request.samples, true, true, stream_.get()));
+    add_best_heuristic(on_set, sets, launches, request.samples, timings);
     return timings;
   }
 

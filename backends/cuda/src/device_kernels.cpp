@@ -66,7 +66,7 @@ void DeviceKernels::launch(cudaKernel_t kernel, const char* name, dim3 grid, uns
 }
 
 void DeviceKernels::prepare(const abi::PrepareParameters& p, cudaStream_t stream) {
-  const std::uint32_t chunks = p.output_chunks[p.output_count];
+  const std::uint32_t chunks = p.poisoned_chunks[p.poisoned_count];
   if (chunks != 0) {
     void* arguments[] = {const_cast<abi::PrepareParameters*>(&p)};
     launch_early(prepare_, "faultline_prepare", dim3(chunks, p.range.batch), stream, arguments);

@@ -72,37 +72,39 @@ cudaKernel_t ModuleCache::kernel(const core::ModuleRef& module, const std::strin
   Loaded& loaded = load(module);
   auto found = loaded.kernels.find(entry);
   if (found == loaded.kernels.end()) {
-    cudaKernel_t kernel = nullptr;
-    check(cudaLibraryGetKernel(&kernel, loaded.library, entry.c_str()),
+    Kernel added;
+    check(cudaLibraryGetKernel(&added.handle, loaded.library, entry.c_str()),
           fmt::format("module '{}' has no kernel '{}'", module->name, entry));
-    found = loaded.kernels.emplace(entry, kernel).first;
+    cudaFuncAttributes attributes{};
+    check(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(added.handle)),
+          fmt::format("cannot query kernel '{}'", entry));
+    added.static_shared_bytes = attributes.sharedSizeBytes;
+    found = loaded.kernels.emplace(entry, added).first;
   }
   const std::string what = fmt::format("kernel '{}'", entry);
-  cudaKernel_t kernel = found->second;
+  Kernel& entry_kernel = found->second;
+  const cudaKernel_t kernel = entry_kernel.handle;
   set_attribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, options.carveout_percent,
                 what + ", shared-memory carve-out");
-  // 48 KiB need no permission (CUDA C++ Programming Guide, shared memory).
-  if (options.dynamic_shared_bytes > 48 * 1024) {
-    if (options.dynamic_shared_bytes > facts_.shared_per_block) {
-      throw core::UnsupportedError(
-          fmt::format("{} asks for {} bytes of dynamic shared memory; {} has {} a block", what,
-                      options.dynamic_shared_bytes, facts_.name, facts_.shared_per_block));
-    }
+  // A block's first 48 KiB, static and dynamic together, need no permission (CUDA C++ Programming
+  // Guide, shared memory). Launches of one kernel may ask for different amounts: the largest stays.
+  const std::size_t shared = entry_kernel.static_shared_bytes + options.dynamic_shared_bytes;
+  if (shared > facts_.shared_per_block) {
+    throw core::UnsupportedError(fmt::format(
+        "{} asks for {} bytes of dynamic shared memory beside {} of static; a block on {} has {}",
+        what, options.dynamic_shared_bytes, entry_kernel.static_shared_bytes, facts_.name,
+        facts_.shared_per_block));
+  }
+  if (shared > 48 * 1024 && options.dynamic_shared_bytes > entry_kernel.dynamic_shared_limit) {
     set_attribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                   static_cast<int>(options.dynamic_shared_bytes), what + ", dynamic shared memory");
+    entry_kernel.dynamic_shared_limit = options.dynamic_shared_bytes;
   }
   if (options.cluster_blocks > 8) {
     set_attribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1,
                   what + ", cluster size");
   }
   return kernel;
-}
-
-std::size_t ModuleCache::static_shared_bytes(cudaKernel_t kernel) {
-  cudaFuncAttributes attributes{};
-  check(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel)),
-        "cannot query a kernel");
-  return attributes.sharedSizeBytes;
 }
 
 void ModuleCache::unload(const core::ModuleRef& module) {

@@ -13,11 +13,15 @@
 
 namespace faultline::cuda {
 
+inline constexpr int kDefaultCarveout = -1;  ///< cudaSharedmemCarveoutDefault
+
 /// What a launch needs of its kernel beyond the handle.
 struct KernelOptions {
   std::uint32_t dynamic_shared_bytes = 0;
   std::uint32_t cluster_blocks = 1;
-  int carveout_percent = 50;  ///< equal for everything that is to share a multiprocessor
+  /// Equal for everything that is to share a multiprocessor; kDefaultCarveout leaves it to CUDA,
+  /// as a program that only launches the kernel does.
+  int carveout_percent = 50;
 };
 
 class ModuleCache {
@@ -31,18 +35,21 @@ class ModuleCache {
   /// exist.
   cudaKernel_t kernel(const core::ModuleRef& module, const std::string& entry,
                       const KernelOptions& options);
-  /// Static shared memory of a kernel, bytes.
-  std::size_t static_shared_bytes(cudaKernel_t kernel);
   /// Forgets a module; kernels got from it are dead. Nothing may be running.
   void unload(const core::ModuleRef& module);
 
   const DeviceFacts& facts() const { return facts_; }
 
  private:
+  struct Kernel {
+    cudaKernel_t handle = nullptr;
+    std::size_t static_shared_bytes = 0;
+    std::uint32_t dynamic_shared_limit = 0;  // granted so far; never lowered again
+  };
   struct Loaded {
     core::ModuleRef module;  // keeps the key alive
     cudaLibrary_t library = nullptr;
-    std::map<std::string, cudaKernel_t, std::less<>> kernels;
+    std::map<std::string, Kernel, std::less<>> kernels;
   };
   Loaded& load(const core::ModuleRef& module);
 

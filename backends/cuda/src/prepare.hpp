@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inputs drawn and outputs poisoned, for all buffers of a plan in one launch.
+// Inputs drawn, outputs and workspaces poisoned, for all buffers of a plan in one launch.
 #pragma once
 
 #include <span>
@@ -10,7 +10,8 @@
 namespace faultline::cuda {
 
 /// `buffers` are the plan's, in order, each with room for range.batch trials. `draw` fills the
-/// inputs, `poison` lays core::poison_word(trial) over the outputs.
+/// inputs, `poison` lays core::poison_word(trial) over outputs and workspaces: a workspace that a
+/// program reads before it writes it must not hold what the trial before left, or a friendly zero.
 void prepare_buffers(const core::TrialPlan& plan, core::DataMode data,
                      std::span<const BoundBuffer> buffers, const abi::TrialRange& range, bool draw,
                      bool poison, DeviceKernels& kernels, cudaStream_t stream);

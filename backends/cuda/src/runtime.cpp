@@ -74,15 +74,39 @@ void check_execution(cudaError_t error, const std::string& what) {
 void abandon_device() { g_device_abandoned = true; }
 bool device_abandoned() { return g_device_abandoned; }
 
-DeviceFacts open_device() {
-  int count = 0;
-  const cudaError_t error = cudaGetDeviceCount(&count);
-  if (error != cudaSuccess) {
-    cudaGetLastError();
-    throw core::EnvironmentError(fmt::format("no CUDA device: {}", cudaGetErrorString(error)));
+std::string no_device_message(cudaError_t error, int devices, int driver_version,
+                              int runtime_version) {
+  // Without a driver the runtime says that the driver's version is insufficient.
+  if (driver_version == 0) {
+    return "no CUDA device: no NVIDIA driver was found on this machine; install one, or give this "
+           "container access to the GPUs, until nvidia-smi lists a device (--backend simulator "
+           "needs none)";
   }
-  if (count == 0) {
-    throw core::EnvironmentError("no CUDA device: the driver reports none");
+  if (error == cudaErrorInsufficientDriver) {
+    return fmt::format(
+        "no CUDA device: the NVIDIA driver is too old: it supports CUDA {}, and this "
+        "build has the runtime of CUDA {}; update the driver, or build with a "
+        "toolkit that is no newer",
+        version_text(driver_version), version_text(runtime_version));
+  }
+  if (error == cudaErrorNoDevice || (error == cudaSuccess && devices == 0)) {
+    return fmt::format("no CUDA device: the driver (CUDA {}) reports none; see what nvidia-smi "
+                       "lists, and whether CUDA_VISIBLE_DEVICES hides it",
+                       version_text(driver_version));
+  }
+  return fmt::format("no CUDA device: {} ({}), driver CUDA {}, runtime CUDA {}",
+                     cudaGetErrorString(error), cudaGetErrorName(error),
+                     version_text(driver_version), version_text(runtime_version));
+}
+
+DeviceFacts open_device() {
+  int count = 0, driver = 0, runtime = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  check(cudaDriverGetVersion(&driver), "cannot query the driver's version");
+  check(cudaRuntimeGetVersion(&runtime), "cannot query the runtime's version");
+  if (error != cudaSuccess || count == 0) {
+    cudaGetLastError();
+    throw core::EnvironmentError(no_device_message(error, count, driver, runtime));
   }
   DeviceFacts facts;
   check(cudaSetDevice(facts.device), "cannot use CUDA device 0");
@@ -95,9 +119,6 @@ DeviceFacts open_device() {
   facts.l2_bytes = static_cast<std::size_t>(properties.l2CacheSize);
   facts.shared_per_block = properties.sharedMemPerBlockOptin;
   facts.shared_per_multiprocessor = properties.sharedMemPerMultiprocessor;
-  int driver = 0, runtime = 0;
-  check(cudaDriverGetVersion(&driver), "cannot query the driver's version");
-  check(cudaRuntimeGetVersion(&runtime), "cannot query the runtime's version");
   facts.driver = version_text(driver);
   facts.runtime = version_text(runtime);
   return facts;

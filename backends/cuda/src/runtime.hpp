@@ -54,7 +54,11 @@ struct DeviceFacts {
   std::size_t shared_per_multiprocessor = 0;
   std::string driver, runtime;
 };
-/// Makes device 0 current. EnvironmentError "no CUDA device: ..." where there is none.
+/// "no CUDA device: " and why, with what to do about it. `error` and `devices` are what
+/// cudaGetDeviceCount() gave; the versions are 1000 major + 10 minor, the driver's 0 without one.
+std::string no_device_message(cudaError_t error, int devices, int driver_version,
+                              int runtime_version);
+/// Makes device 0 current. EnvironmentError with no_device_message() where there is none.
 DeviceFacts open_device();
 
 /// Owned device memory.

@@ -17,6 +17,7 @@ namespace {
 
 constexpr unsigned kWarmUpReplays = 2;
 constexpr unsigned kWarmUpLaunches = 8;
+constexpr unsigned kEstimates = 3;  // single executions, to size the graph
 constexpr std::chrono::seconds kLimit{60};
 
 double elapsed_ns(const Event& begin, const Event& end) {
@@ -31,6 +32,8 @@ core::Backend::Timing time_executions(const IssueOnSet& issue, std::uint64_t set
                                       std::uint64_t launches, unsigned samples, bool graphs,
                                       bool events, cudaStream_t stream) {
   core::Backend::Timing timing;
+  timing.input_sets = sets;
+  timing.graph_launches = graphs ? launches : 0;
   const Event begin(true), end(true);
   const auto time = [&](const auto& work) {
     check_execution(cudaEventRecord(begin.get(), stream), "cannot record an event");
@@ -76,9 +79,16 @@ core::Backend::Timing time_executions(const IssueOnSet& issue, std::uint64_t set
   return timing;
 }
 
-core::Backend::Timing time_plan(const core::TrialPlan& plan, unsigned samples, bool cold,
-                                ModuleCache& modules, DeviceKernels& kernels) {
-  if (samples == 0) {
+std::uint64_t free_device_bytes() {
+  std::size_t free_bytes = 0, total = 0;
+  check(cudaMemGetInfo(&free_bytes, &total), "cannot query device memory");
+  return free_bytes;
+}
+
+core::Backend::Timing time_plan(const core::TrialPlan& plan,
+                                const core::Backend::TimingRequest& request, ModuleCache& modules,
+                                DeviceKernels& kernels) {
+  if (request.samples == 0) {
     throw core::UsageError("0 timing samples were asked for");
   }
   const core::Program program = plan.program(1);
@@ -98,9 +108,9 @@ core::Backend::Timing time_plan(const core::TrialPlan& plan, unsigned samples, b
   for (const core::BufferSpec& buffer : plan.buffers) {
     (rotates(buffer) ? rotated : shared) += padded(buffer);
   }
-  const std::uint64_t sets = timing_sets(rotated, cold);
-  const DeviceMemory rotated_memory(rotated * sets, "rotating inputs");
   const DeviceMemory shared_memory(shared, "buffers");
+  const std::uint64_t sets = timing_sets(rotated, request.cold, free_device_bytes() / 10 * 9);
+  const DeviceMemory rotated_memory(rotated * sets, "rotating inputs");
   const Stream stream;
   check(cudaMemsetAsync(shared_memory.data(), 0, shared, stream.get()), "cannot clear buffers");
 
@@ -121,13 +131,20 @@ core::Backend::Timing time_plan(const core::TrialPlan& plan, unsigned samples, b
     range.first = s;
     prepare_buffers(plan, core::DataMode::normal, buffers, range, true, true, kernels,
                     stream.get());
-    programs.emplace_back(program, buffers, modules, KernelOptions{}.carveout_percent, fill);
+    programs.emplace_back(program, buffers, modules, kDefaultCarveout, fill);
   }
   wait_for(stream.get(), kLimit);
   const IssueOnSet issue = [&](std::uint64_t set, cudaStream_t s) { programs[set].issue(s); };
   const bool capturable = !traits.has_host_steps && !traits.has_captures;
-  return time_executions(issue, sets, timing_launches(sets, rotated), samples, capturable, true,
-                         stream.get());
+  std::uint64_t launches = 0;
+  if (request.graph_launches > 0) {
+    launches = (request.graph_launches + sets - 1) / sets * sets;
+  } else {
+    const core::Backend::Timing once =
+        time_executions(issue, sets, 1, kEstimates, false, true, stream.get());
+    launches = timing_launches(sets, rotated, median(once.event_ns));
+  }
+  return time_executions(issue, sets, launches, request.samples, capturable, true, stream.get());
 }
 
 double median(std::vector<double> values) {

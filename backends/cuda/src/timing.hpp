@@ -21,8 +21,12 @@ core::Backend::Timing time_executions(const IssueOnSet& issue, std::uint64_t set
                                       std::uint64_t launches, unsigned samples, bool graphs,
                                       bool events, cudaStream_t stream);
 
-core::Backend::Timing time_plan(const core::TrialPlan& plan, unsigned samples, bool cold,
-                                ModuleCache& modules, DeviceKernels& kernels);
+core::Backend::Timing time_plan(const core::TrialPlan& plan,
+                                const core::Backend::TimingRequest& request, ModuleCache& modules,
+                                DeviceKernels& kernels);
+
+/// Bytes of device memory that are free.
+std::uint64_t free_device_bytes();
 
 double median(std::vector<double> values);
 

@@ -13,6 +13,7 @@
 #include "faultline/core/errors.hpp"
 #include "gate.hpp"
 #include "prepare.hpp"
+#include "timing.hpp"
 
 namespace faultline::cuda {
 
@@ -31,11 +32,9 @@ std::uint64_t align_up(std::uint64_t bytes) {
 }
 
 DeviceLimits limits_of(const ModuleCache& modules) {
-  std::size_t free_bytes = 0, total = 0;
-  check(cudaMemGetInfo(&free_bytes, &total), "cannot query device memory");
   DeviceLimits limits;
   limits.multiprocessors = modules.facts().multiprocessors;
-  limits.free_bytes = free_bytes;
+  limits.free_bytes = free_device_bytes();
   limits.shared_per_multiprocessor = modules.facts().shared_per_multiprocessor;
   return limits;
 }
@@ -169,8 +168,16 @@ void TrialRunner::allocate() {
   output_memory_ = DeviceMemory(shared_bytes, "outputs and workspace");
   reference_memory_ = DeviceMemory(reference_set_bytes * reference_sets, "references");
   cursor_ = DeviceMemory(sizeof(std::uint64_t), "the trial counter");
-  check(cudaMemsetAsync(output_memory_.data(), 0, output_memory_.bytes(), stream_.get()),
-        "cannot clear the workspace");
+  // NaN in the padding between buffers, for whoever reads beyond the end of one.
+  for (const DeviceMemory* memory : {&input_memory_, &output_memory_, &reference_memory_}) {
+    if (memory->bytes() > 0) {
+      check(cudaMemsetAsync(memory->data(), 0xff, memory->bytes(), stream_.get()),
+            "cannot fill the buffers");
+    }
+  }
+  // faultline_advance reads it before it writes it, already in the warm-up.
+  check(cudaMemsetAsync(cursor_.data(), 0, cursor_.bytes(), stream_.get()),
+        "cannot clear the trial counter");
   if (request_.perturbation.flush_l2) {
     flush_memory_ = DeviceMemory(
         std::max<std::uint64_t>(kFlushBytes, 3 * modules_.facts().l2_bytes), "the L2 flush");
@@ -371,8 +378,9 @@ void TrialRunner::warm_up() {
     }
   }
   InputSet& set = sets_.front();
+  // Fixed inputs are in place; fresh ones are drawn, also where the host makes the reference.
+  prepare(set, range_of(request_.first_trial, arm_.batch), arm_.fresh_inputs, true);
   if (arm_.fresh_inputs && plan_.device_oracle) {
-    prepare(set, range_of(request_.first_trial, arm_.batch), true, true);
     oracle_of(set, arm_.batch).issue(stream_.get());
   }
   subject_of(set, arm_.batch).issue(stream_.get());
@@ -383,11 +391,15 @@ void TrialRunner::warm_up() {
   wait();
 }
 
-/// Fresh inputs and references for one round over the pool, before any of its trials.
-void TrialRunner::refill_pool(std::uint64_t trial, std::uint64_t trials_left) {
+/// Fresh inputs and references for one round over the pool, before any of its trials. False when
+/// the run was stopped meanwhile: references from the host take their time.
+bool TrialRunner::refill_pool(std::uint64_t trial, std::uint64_t trials_left) {
   for (InputSet& set : sets_) {
     if (trials_left == 0) {
       break;
+    }
+    if (stop_requested()) {
+      return false;
     }
     const auto trials =
         static_cast<std::uint32_t>(std::min<std::uint64_t>(arm_.batch, trials_left));
@@ -396,6 +408,11 @@ void TrialRunner::refill_pool(std::uint64_t trial, std::uint64_t trials_left) {
     trial += trials;
     trials_left -= trials;
   }
+  return true;
+}
+
+bool TrialRunner::stop_requested() const {
+  return request_.stop != nullptr && request_.stop->load(std::memory_order_relaxed);
 }
 
 void TrialRunner::host_wait() {
@@ -451,7 +468,7 @@ void TrialRunner::issue_launch(std::uint64_t launch_index, const abi::TrialRange
 
 /// Progress and stop flag about every 100 ms. True when the arm should end.
 bool TrialRunner::checkpoint(bool force) {
-  const bool stopped = request_.stop != nullptr && request_.stop->load(std::memory_order_relaxed);
+  const bool stopped = stop_requested();
   const auto now = Clock::now();
   if (!force && !stopped && now - last_checkpoint_ < kCheckpointEvery) {
     return false;
@@ -473,8 +490,8 @@ void TrialRunner::run_launches() {
     const std::uint64_t left = request_.count - issued_;
     const auto trials = static_cast<std::uint32_t>(std::min<std::uint64_t>(arm_.batch, left));
     const std::uint64_t trial = request_.first_trial + issued_;
-    if (arm_.references_per_set && index % sets_.size() == 0) {
-      refill_pool(trial, left);
+    if (arm_.references_per_set && index % sets_.size() == 0 && !refill_pool(trial, left)) {
+      return;
     }
     if (request_.perturbation.reload_module) {
       reload_modules();
@@ -530,8 +547,9 @@ void TrialRunner::run_graphs() {
   while (index < arm_.launches) {
     const std::uint64_t left = request_.count - issued_;
     const std::uint64_t first_set = index % sets_.size();
-    if (arm_.references_per_set && first_set == 0) {
-      refill_pool(request_.first_trial + issued_, left);
+    if (arm_.references_per_set && first_set == 0 &&
+        !refill_pool(request_.first_trial + issued_, left)) {
+      return;
     }
     const std::uint64_t whole = left / arm_.batch;
     if (whole == 0) {  // the last, smaller launch is issued as it is

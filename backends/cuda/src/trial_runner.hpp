@@ -44,7 +44,8 @@ class TrialRunner {
   void run_gate();
   void make_fixed_inputs();
   void warm_up();
-  void refill_pool(std::uint64_t trial, std::uint64_t trials_left);
+  bool refill_pool(std::uint64_t trial, std::uint64_t trials_left);
+  bool stop_requested() const;
   void make_reference(InputSet& set, std::uint64_t trial, std::uint32_t trials);
   void host_reference(InputSet& set, std::uint64_t trial, std::uint32_t trials);
   void prepare(InputSet& set, const abi::TrialRange& range, bool draw, bool poison);

@@ -63,7 +63,7 @@ class SimulatorBackend final : public core::Backend {
     return TrialRunner(*this, programs_, settings_).run(plan, request);
   }
 
-  Timing time_program(const core::TrialPlan&, std::uint32_t, bool) override {
+  Timing time_program(const core::TrialPlan&, const TimingRequest&) override {
     throw core::UnsupportedError("the simulator has no time: timings need a GPU (--backend cuda)");
   }
 

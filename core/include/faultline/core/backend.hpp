@@ -57,14 +57,24 @@ class Backend {
   /// trial_seed(seed, 0).
   virtual TrialResult run_trials(const TrialPlan& plan, const TrialRequest& request) = 0;
 
-  /// Nanoseconds of device time of each of `samples` steady-state runs (CUDA: graph replays of
-  /// `inner` launches, L2-cold when `cold`; buffers rotate). Throws UnsupportedError where timing
-  /// means nothing (simulator).
-  struct Timing {
-    std::vector<double> graph_ns;  ///< per launch
-    std::vector<double> event_ns;  ///< single launch between two events
+  struct TimingRequest {
+    std::uint32_t samples = 30;
+    /// Inputs rotate over more memory than L2 holds; else every execution uses the same buffers.
+    bool cold = true;
+    /// Executions of the whole program in one timed graph, when cold rounded up to whole rounds
+    /// over the inputs; 0: the backend chooses.
+    std::uint32_t graph_launches = 0;
   };
-  virtual Timing time_program(const TrialPlan& plan, std::uint32_t samples, bool cold) = 0;
+  /// Nanoseconds of device time of one execution of the whole program, however many kernels it has,
+  /// in each of the samples.
+  struct Timing {
+    std::vector<double> graph_ns;  ///< a replay over its executions; empty: cannot be captured
+    std::vector<double> event_ns;  ///< one execution, issued between two events
+    std::uint64_t graph_launches = 0, input_sets = 0;
+  };
+  /// Steady-state times of plan.program(1). Throws UnsupportedError where timing means nothing
+  /// (simulator).
+  virtual Timing time_program(const TrialPlan& plan, const TimingRequest& request) = 0;
 };
 
 }  // namespace faultline::core

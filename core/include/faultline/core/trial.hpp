@@ -90,6 +90,11 @@ struct TrialPlan {
 /// device oracle, which does not know them, is dropped). UsageError when the plan has none.
 TrialPlan with_intermediates(const TrialPlan& plan);
 
+/// The plan with its host reference of the first inputs it is asked for kept, and given again for
+/// equal inputs (compared byte by byte): the fixed inputs of a campaign, whose arms all need the
+/// same one. Copies of the result share what is kept.
+TrialPlan with_kept_reference(TrialPlan plan);
+
 /// Data mode of inputs: the subject's default distributions, or coded data.
 enum class DataMode : std::uint8_t { normal, exact, address };
 std::string_view name_of(DataMode mode);

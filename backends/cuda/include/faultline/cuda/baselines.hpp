@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "faultline/core/tensor.hpp"
+#include "faultline/core/backend.hpp"
 
 namespace faultline::cuda {
 
@@ -39,10 +39,11 @@ class CublasBaseline {
   /// cublasGemmEx on host tensors A [n, k] and x [k] of one dtype: y [n].
   virtual core::Tensor gemv(const core::Tensor& a, const core::Tensor& x) = 0;
 
-  /// cublasGemmEx, then the fastest of up to 8 cublasLt heuristics. `cold`: A rotates over at least
-  /// 3 copies and 700 MB, as in Backend::time_program(). EnvironmentError when a call fails.
-  virtual std::vector<BaselineTiming> time_gemv(const GemvProblem& problem, unsigned samples,
-                                                bool cold) = 0;
+  /// cublasGemmEx, then the fastest of up to 8 cublasLt heuristics, timed as
+  /// Backend::time_program() does: cold, A rotates over at least 3 copies and 700 MB.
+  /// EnvironmentError when a call fails.
+  virtual std::vector<BaselineTiming> time_gemv(const GemvProblem& problem,
+                                                const core::Backend::TimingRequest& request) = 0;
 };
 
 }  // namespace faultline::cuda
