@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// bound_vacuous, of named terms: a defect whose effect stays below the bound everywhere was not
+// tested. For terms in general a note; for the very defect that a mutant is, an open verdict.
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "../words.hpp"
+#include "rule.hpp"
+#include "terms.hpp"
+
+namespace faultline::diagnosis {
+namespace {
+
+std::string visibility_text(const std::string& name, double visibility) {
+  return visibility > 0.0 ? fmt::format("{} ({} of the bound)", name, number(visibility))
+                          : fmt::format("{} (no effect)", name);
+}
+
+}  // namespace
+
+std::optional<core::Finding> find_invisible_terms(const Facts& facts) {
+  const core::Evidence& evidence = facts.evidence;
+  std::map<std::string, double> visibility;  // the largest over all cells
+  for (const core::TermEvidence* term : facts.terms) {
+    double& seen = visibility[term->name];
+    seen = std::max(seen, term->visibility);
+  }
+  std::vector<std::string> invisible;
+  for (const auto& [name, seen] : visibility) {
+    if (!(seen >= kVisible)) invisible.push_back(visibility_text(name, seen));
+  }
+  const auto own = visibility.find(evidence.hypothesis);
+  const bool judged = facts.compared_elements > 0 && !facts.any_wrong();
+  const bool own_unseen = !evidence.hypothesis.empty() && judged &&
+                          (own == visibility.end() || !(own->second >= kVisible));
+  if (!own_unseen && invisible.empty()) return std::nullopt;
+
+  core::Finding finding;
+  finding.finding = core::FindingClass::bound_vacuous;
+  finding.severity = own_unseen ? core::Severity::warning : core::Severity::note;
+  finding.confidence = own_unseen ? 0.85 : 0.3;
+  if (!own_unseen) {
+    finding.headline =
+        fmt::format("terms not visible with these inputs: {}", fmt::join(invisible, ", "));
+  } else if (own == visibility.end()) {
+    finding.headline =
+        fmt::format("whether the defect {} of {} could be seen at all was not examined",
+                    evidence.hypothesis, subject_text(evidence));
+    finding.evidence.push_back(
+        "the plan names no such error hypothesis, or the problem is too large to evaluate it");
+  } else {
+    finding.headline =
+        fmt::format("the defect of {} cannot be seen with these inputs: {}", subject_text(evidence),
+                    visibility_text(evidence.hypothesis, own->second));
+  }
+  finding.evidence.push_back(fmt::format(
+      "an effect below {} times the bound in every element of every output cannot be relied on to "
+      "fail: nothing is said about these terms",
+      number(kVisible)));
+  if (own_unseen && !invisible.empty()) {
+    finding.evidence.push_back(
+        fmt::format("terms not visible with these inputs: {}", fmt::join(invisible, ", ")));
+  }
+  finding.runner_up = core::FindingClass::vacuous;
+  finding.runner_up_reason =
+      "inputs that make a term vanish and a bound that hides it look alike here";
+  finding.advice = "Use inputs in which the terms matter: several chunks, an initial state, unit "
+                   "keys, weaker gates.";
+  return finding;
+}
+
+}  // namespace faultline::diagnosis

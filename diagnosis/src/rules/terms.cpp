@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "terms.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "../words.hpp"
+
+namespace faultline::diagnosis {
+namespace {
+
+using core::ErrorHypothesis;
+using core::FindingClass;
+using core::TermEvidence;
+using How = TermCandidate::How;
+
+/// All that is known of one cell in which something was wrong.
+struct Cell {
+  std::vector<const TermEvidence*> terms;
+  std::vector<const core::TermCombinationEvidence*> combinations;
+};
+using CellKey = std::pair<std::string, std::string>;
+
+std::map<CellKey, Cell> wrong_cells(const Facts& facts) {
+  std::map<CellKey, Cell> cells;
+  for (const TermEvidence* term : facts.terms) {
+    if (term->elements > 0) cells[{term->problem, term->config}].terms.push_back(term);
+  }
+  for (const core::TermCombinationEvidence& combination : facts.evidence.term_combinations) {
+    const auto cell = cells.find({combination.problem, combination.config});
+    if (cell != cells.end()) cell->second.combinations.push_back(&combination);
+  }
+  return cells;
+}
+
+/// Rounding is not quite independent from element to element, so the standard error alone is too
+/// strict.
+bool near(double coefficient, double value, double standard_error, double slack = 0.05) {
+  return std::fabs(coefficient - value) <= slack + 4.0 * standard_error;
+}
+
+std::optional<TermCandidate> candidate_of(const TermEvidence& term, double coefficient,
+                                          double r_squared, std::string rows) {
+  TermCandidate candidate;
+  candidate.names = {term.name};
+  candidate.coefficients = {coefficient};
+  candidate.r_squared = r_squared;
+  candidate.rows = std::move(rows);
+  candidate.term = &term;
+  switch (term.kind) {
+  case ErrorHypothesis::Kind::term:
+    candidate.how = near(coefficient, -1.0, term.standard_error)  ? How::missing
+                    : near(coefficient, 1.0, term.standard_error) ? How::doubled
+                                                                  : How::scaled;
+    return candidate;
+  case ErrorHypothesis::Kind::wrong_form:
+    if (!near(coefficient, 1.0, term.standard_error)) return std::nullopt;
+    candidate.how = How::wrong_form;
+    return candidate;
+  case ErrorHypothesis::Kind::low_precision:
+    // Two orders of rounding drift apart: the emulation need not hit every bit.
+    if (!near(coefficient, 1.0, term.standard_error, 0.25)) return std::nullopt;
+    candidate.how = How::low_precision;
+    return candidate;
+  }
+  return std::nullopt;
+}
+
+std::optional<TermCandidate> candidate_of(const core::TermCombinationEvidence& combination,
+                                          const Cell& cell) {
+  TermCandidate candidate;
+  candidate.how = How::several;
+  candidate.names = combination.names;
+  candidate.coefficients = combination.coefficients;
+  candidate.r_squared = combination.r_squared;
+  for (const double c : combination.coefficients) {
+    // Terms that feed each other do not add up exactly.
+    if (!near(std::fabs(c), 1.0, 0.0, 0.15)) return std::nullopt;
+  }
+  for (const TermEvidence* term : cell.terms) {
+    if (!combination.names.empty() && term->name == combination.names.front()) {
+      candidate.term = term;
+    }
+  }
+  if (!candidate.term) return std::nullopt;
+  return candidate;
+}
+
+bool is_plain(const TermCandidate& candidate) {
+  return candidate.how != How::scaled && candidate.how != How::several && candidate.rows.empty();
+}
+
+/// Fewer free parameters first: a scaled term, single rows and combinations must leave a third of
+/// what the plain readings leave unexplained.
+bool better(const TermCandidate& a, const TermCandidate& b) {
+  constexpr double kParsimony = 3.0;
+  double left_a = std::max(1.0 - a.r_squared, 1e-9), left_b = std::max(1.0 - b.r_squared, 1e-9);
+  const auto parameters = [](const TermCandidate& c) {
+    return c.names.size() + (is_plain(c) ? 0u : 1u);
+  };
+  left_a *= std::pow(kParsimony, static_cast<double>(parameters(a)));
+  left_b *= std::pow(kParsimony, static_cast<double>(parameters(b)));
+  return std::tuple(left_a, a.names) < std::tuple(left_b, b.names);
+}
+
+/// Readings of a cell, best first.
+std::vector<TermCandidate> readings(const Cell& cell) {
+  std::vector<TermCandidate> candidates;
+  const auto add = [&](std::optional<TermCandidate> candidate) {
+    if (candidate) candidates.push_back(std::move(*candidate));
+  };
+  for (const TermEvidence* term : cell.terms) {
+    add(candidate_of(*term, term->coefficient, term->r_squared, ""));
+    if (term->kind != ErrorHypothesis::Kind::term) continue;
+    add(candidate_of(*term, term->first_row_coefficient, term->first_row_r_squared,
+                     "on the first row of each chunk"));
+    add(candidate_of(*term, term->last_row_coefficient, term->last_row_r_squared,
+                     "on the last row of each chunk"));
+  }
+  for (const core::TermCombinationEvidence* combination : cell.combinations) {
+    add(candidate_of(*combination, cell));
+  }
+  std::stable_sort(candidates.begin(), candidates.end(), better);
+  return candidates;
+}
+
+double coefficient_of(const TermCandidate& candidate, const std::string& name) {
+  for (std::size_t i = 0; i < candidate.names.size(); ++i) {
+    if (candidate.names[i] == name) return candidate.coefficients[i];
+  }
+  return 0.0;
+}
+
+/// Outputs of the cell against what the reading predicts.
+void compare_footprint(const Cell& cell, TermExplanation& explanation) {
+  struct Footprint {
+    double visibility = 0.0;
+    bool wrong = false;
+  };
+  std::map<std::string, Footprint> outputs;
+  for (const TermEvidence* term : cell.terms) {
+    const double coefficient = coefficient_of(explanation.best, term->name);
+    for (const core::TermOutputEvidence& output : term->outputs) {
+      Footprint& footprint = outputs[output.output];
+      footprint.wrong = footprint.wrong || output.wrong > 0;
+      footprint.visibility =
+          std::max(footprint.visibility, output.visibility * std::fabs(coefficient));
+    }
+  }
+  for (const auto& [name, footprint] : outputs) {
+    if (footprint.wrong && footprint.visibility == 0.0) explanation.wrong_beyond.push_back(name);
+    // Single rows may miss the element with the largest effect.
+    if (!footprint.wrong && footprint.visibility >= kVisible && explanation.best.rows.empty()) {
+      explanation.right_though_predicted.push_back(
+          fmt::format("{} (effect {} times the bound)", name, number(footprint.visibility)));
+    }
+  }
+}
+
+std::string coefficient_text(double c) { return fmt::format("{:+.3f}", c); }
+std::string r_squared_text(double r) {
+  return r > 0.9995 && r < 1.0 ? fmt::format("{:.5f}", r) : fmt::format("{:.3f}", r);
+}
+
+std::string terms_text(const Facts& facts, const TermCandidate& candidate) {
+  std::vector<std::string> names;
+  for (const std::string& name : candidate.names) {
+    const auto term = std::find_if(facts.terms.begin(), facts.terms.end(),
+                                   [&](const TermEvidence* t) { return t->name == name; });
+    const bool more =
+        term != facts.terms.end() && !(*term)->terms.empty() && (*term)->terms != name;
+    names.push_back(more ? fmt::format("{} ({})", name, (*term)->terms) : name);
+  }
+  return list(names);
+}
+
+std::string headline_of(const Facts& facts, const TermCandidate& best) {
+  const std::string subject = subject_text(facts.evidence);
+  const std::string terms = terms_text(facts, best);
+  const std::string where = best.rows.empty() ? "" : " " + best.rows;
+  switch (best.how) {
+  case How::missing: return fmt::format("{} lacks the term {}{}", subject, terms, where);
+  case How::doubled: return fmt::format("{} counts the term {} twice{}", subject, terms, where);
+  case How::scaled:
+    return fmt::format("{} has the term {} with the wrong factor {:.3g}{}", subject, terms,
+                       1.0 + best.coefficients.front(), where);
+  case How::several: {
+    std::vector<std::string> missing, doubled;
+    for (std::size_t i = 0; i < best.names.size(); ++i) {
+      TermCandidate one;
+      one.names = {best.names[i]};
+      (best.coefficients[i] < 0 ? missing : doubled).push_back(terms_text(facts, one));
+    }
+    if (doubled.empty()) return fmt::format("{} lacks the terms {}", subject, list(missing));
+    if (missing.empty()) return fmt::format("{} counts the terms {} twice", subject, list(doubled));
+    return fmt::format("{} lacks {} and counts {} twice", subject, list(missing), list(doubled));
+  }
+  case How::wrong_form: return fmt::format("{} computes a wrong form: {}", subject, terms);
+  case How::low_precision:
+    return fmt::format("{} accumulates in too low a precision: {}", subject, terms);
+  }
+  return subject;
+}
+
+std::string fit_sentence(const TermCandidate& best) {
+  const TermEvidence& term = *best.term;
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < best.names.size(); ++i) {
+    parts.push_back(fmt::format("{} times the effect of {}", coefficient_text(best.coefficients[i]),
+                                best.names[i]));
+  }
+  std::string text = fmt::format("got - expected is {}{}: R^2 = {} over {} of the wrong outputs",
+                                 list(parts), best.rows.empty() ? "" : " " + best.rows,
+                                 r_squared_text(best.r_squared), plural(term.elements, "element"));
+  if (term.excluded > 0) {
+    text += fmt::format(" ({} left out: not finite, or never written)", count(term.excluded));
+  }
+  return text;
+}
+
+std::string meaning_sentence(const TermCandidate& best) {
+  switch (best.how) {
+  case How::missing:
+  case How::doubled: return "a coefficient of -1 means missing, +1 counted twice";
+  case How::scaled:
+    return fmt::format("-1 would mean missing, +1 counted twice; {:+.3f} is a factor of {:.3g} "
+                       "where 1 is right",
+                       best.coefficients.front(), 1.0 + best.coefficients.front());
+  case How::several: return "coefficients of -1 mean missing, +1 counted twice";
+  case How::wrong_form: return "a coefficient of 1 means that exactly this wrong form is computed";
+  case How::low_precision:
+    return "a coefficient of 1 means that the rounding of this precision explains the error";
+  }
+  return {};
+}
+
+std::string footprint_sentence(const TermExplanation& explanation) {
+  std::vector<std::string> wrong, right;
+  for (const core::TermOutputEvidence& output : explanation.best.term->outputs) {
+    (output.wrong > 0 ? wrong : right).push_back(output.output);
+  }
+  const std::string name = explanation.best.name();
+  std::string text = right.empty()
+                         ? fmt::format("{} {} wrong", list(wrong), wrong.size() == 1 ? "is" : "are")
+                         : fmt::format("only {} {} wrong ({} right)", list(wrong),
+                                       wrong.size() == 1 ? "is" : "are", list(right));
+  if (!explanation.contradicted()) {
+    return text + fmt::format(", as the data flow of {} predicts", name);
+  }
+  if (!explanation.wrong_beyond.empty()) {
+    text += fmt::format("; {} has no effect on {}", name, list(explanation.wrong_beyond));
+  }
+  if (!explanation.right_though_predicted.empty()) {
+    text +=
+        fmt::format("; {} should show in {} too", name, list(explanation.right_though_predicted));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string TermCandidate::name() const { return list(names); }
+
+FindingClass TermExplanation::finding() const {
+  switch (best.how) {
+  case How::missing:
+  case How::doubled:
+  case How::several: return FindingClass::missing_term;
+  case How::scaled:
+  case How::wrong_form: return FindingClass::wrong_term;
+  case How::low_precision: return FindingClass::accumulation;
+  }
+  return FindingClass::unknown;
+}
+
+std::optional<TermExplanation> explain_terms(const Facts& facts) {
+  const std::map<CellKey, Cell> cells = wrong_cells(facts);
+  // The best reading of each cell votes for itself; its strongest cell speaks for it.
+  struct Vote {
+    std::size_t cells = 0;
+    const Cell* strongest = nullptr;
+    TermCandidate reading;
+  };
+  std::map<std::tuple<How, std::string, std::string>, Vote> votes;
+  for (const auto& [key, cell] : cells) {
+    const std::vector<TermCandidate> candidates = readings(cell);
+    if (candidates.empty() || !(candidates.front().r_squared >= kClaimed)) continue;
+    const TermCandidate& best = candidates.front();
+    Vote& vote = votes[{best.how, best.name(), best.rows}];
+    ++vote.cells;
+    if (!vote.strongest || best.r_squared > vote.reading.r_squared) {
+      vote.strongest = &cell;
+      vote.reading = best;
+    }
+  }
+  if (votes.empty()) return std::nullopt;
+  const Vote* won = nullptr;
+  for (const auto& [key, vote] : votes) {
+    if (!won || std::pair(vote.cells, vote.reading.r_squared) >
+                    std::pair(won->cells, won->reading.r_squared)) {
+      won = &vote;
+    }
+  }
+
+  TermExplanation explanation;
+  explanation.best = won->reading;
+  explanation.cells = cells.size();
+  explanation.explained = won->cells;
+  for (const TermCandidate& rival : readings(*won->strongest)) {
+    if (rival.name() == explanation.best.name() || !rival.rows.empty()) continue;
+    // A combination that holds the winner says the same with more words.
+    if (rival.how == How::several &&
+        std::find(rival.names.begin(), rival.names.end(), explanation.best.names.front()) !=
+            rival.names.end()) {
+      continue;
+    }
+    if (!explanation.runner_up || rival.r_squared > explanation.runner_up->r_squared) {
+      explanation.runner_up = rival;
+    }
+  }
+  if (explanation.runner_up) {
+    explanation.ambiguous =
+        explanation.runner_up->r_squared >= kClaimed &&
+        1.0 - explanation.runner_up->r_squared <= 2.0 * (1.0 - explanation.best.r_squared) + 1e-6;
+  }
+  compare_footprint(*won->strongest, explanation);
+  return explanation;
+}
+
+core::Finding term_finding(const Facts& facts, const TermExplanation& explanation) {
+  const TermCandidate& best = explanation.best;
+  core::Finding finding;
+  finding.finding = explanation.finding();
+  finding.severity = core::Severity::error;
+  // Above systematic_offset and tail, which the same facts often fit too: this one names the term.
+  finding.confidence = 0.97 + 0.02 * (best.r_squared - kClaimed) / (1.0 - kClaimed);
+  if (explanation.ambiguous) finding.confidence = 0.965;
+  if (2 * explanation.explained < explanation.cells) finding.confidence = 0.8;
+  if (explanation.contradicted()) finding.confidence = std::min(finding.confidence, 0.7);
+  finding.headline = headline_of(facts, best);
+  finding.evidence.push_back(fit_sentence(best));
+  finding.evidence.push_back(meaning_sentence(best));
+  finding.evidence.push_back(footprint_sentence(explanation));
+  if (explanation.cells > 1) {
+    finding.evidence.push_back(
+        fmt::format("it explains {} of {} (problem, config) with wrong values",
+                    count(explanation.explained), plural(explanation.cells, "cell")));
+  }
+  if (!best.term->problem.empty()) {
+    finding.evidence.push_back(fmt::format("these figures are of {} [{}], where its effect reaches "
+                                           "{} times the bound",
+                                           best.term->problem, best.term->config,
+                                           number(best.term->visibility)));
+  }
+  if (explanation.runner_up) {
+    const TermCandidate& rival = *explanation.runner_up;
+    finding.evidence.push_back(
+        fmt::format("next best: {} with {}, R^2 = {}", rival.name(),
+                    rival.coefficients.size() == 1
+                        ? "coefficient " + coefficient_text(rival.coefficients.front())
+                        : "one coefficient each",
+                    r_squared_text(rival.r_squared)));
+  }
+  for (std::string& sentence : growth_sentences(facts)) {
+    finding.evidence.push_back(std::move(sentence));
+  }
+  for (const core::OutputTotals* output : wrong_outputs(facts)) {
+    finding.evidence.push_back(wrong_output_text(*output));
+  }
+  if (explanation.runner_up) {
+    const TermCandidate& rival = *explanation.runner_up;
+    TermExplanation as_finding;
+    as_finding.best = rival;
+    finding.runner_up = as_finding.finding();
+    finding.runner_up_reason = fmt::format(
+        "{} explains R^2 = {}{}", rival.name(), r_squared_text(rival.r_squared),
+        explanation.ambiguous ? ": at these inputs the two can hardly be told apart" : "");
+  } else {
+    finding.runner_up = FindingClass::systematic_offset;
+    finding.runner_up_reason = "the same numbers in every config, but without a name for them";
+  }
+  finding.advice = best.how == How::low_precision
+                       ? "Keep this sum or state in fp32."
+                       : fmt::format("Compare the code that should compute {} with its formula.",
+                                     best.term->terms.empty() ? best.name() : best.term->terms);
+  return finding;
+}
+
+std::vector<std::string> growth_sentences(const Facts& facts) {
+  std::map<std::tuple<std::string, std::string, std::string>,
+           std::map<std::int64_t, const core::GrowthEvidence*>>
+      series;
+  std::set<std::string> wrong;
+  for (const core::GrowthEvidence& row : facts.evidence.growth) {
+    series[{row.output, row.config, row.others}][row.length] = &row;
+    if (row.wrong) wrong.insert(row.output);
+  }
+  std::vector<std::string> sentences;
+  std::set<std::string> said;
+  for (const auto& [key, rows] : series) {
+    const std::string& output = std::get<0>(key);
+    if (rows.size() < 2 || !wrong.contains(output) || !said.insert(output).second) continue;
+    std::vector<std::string> points;
+    for (const auto& [length, row] : rows) {
+      points.push_back(
+          fmt::format("{}: {:.2g}", row->chunks > 0 ? row->chunks : length, row->relative_l2));
+    }
+    const bool chunks = rows.begin()->second->chunks > 0;
+    sentences.push_back(fmt::format("relative L2 of {} by {} [{}]: {}", output,
+                                    chunks ? "number of chunks" : "length", std::get<1>(key),
+                                    fmt::join(points, ", ")));
+  }
+  return sentences;
+}
+
+}  // namespace faultline::diagnosis

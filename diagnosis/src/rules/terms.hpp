@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the fits of error hypotheses add up to: shared by missing_term, wrong_term and accumulation.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "faultline/core/verdict.hpp"
+
+#include "../facts.hpp"
+
+namespace faultline::diagnosis {
+
+/// An effect below this many bounds everywhere cannot be relied on to show (at 1.14 bounds all
+/// ablations of the study were found, below 1 one in a hundred).
+inline constexpr double kVisible = 1.5;
+/// R^2 that a claim needs.
+inline constexpr double kClaimed = 0.9;
+
+/// One reading of a cell's residual.
+struct TermCandidate {
+  enum class How : std::uint8_t {
+    missing,        ///< coefficient -1
+    doubled,        ///< coefficient +1
+    scaled,         ///< another coefficient
+    several,        ///< two or three terms, each missing or doubled
+    wrong_form,     ///< a wrong form with coefficient 1
+    low_precision,  ///< the same of a low precision
+  };
+  How how = How::missing;
+  std::vector<std::string> names{};
+  std::vector<double> coefficients{};  ///< one for each name
+  double r_squared = 0.0;
+  std::string rows{};                        ///< "on the last row of each chunk"; empty: everywhere
+  const core::TermEvidence* term = nullptr;  ///< its first name's evidence, in the same cell
+
+  std::string name() const;  ///< "A_inv", "A_inv and dw_cross"
+};
+
+/// The reading that explains most of the cells with wrong values.
+struct TermExplanation {
+  TermCandidate best{};                      ///< in the cell where it can be seen best
+  std::optional<TermCandidate> runner_up{};  ///< of the other names, in the same cell
+  std::size_t cells = 0, explained = 0;  ///< cells with wrong values, and those that it explains
+  bool ambiguous = false;                ///< the runner-up fits about as well
+  /// Outputs of that cell: wrong ones where the reading has no effect at all, and right ones where
+  /// it should be seen.
+  std::vector<std::string> wrong_beyond{}, right_though_predicted{};
+
+  bool contradicted() const { return !wrong_beyond.empty() || !right_though_predicted.empty(); }
+  core::FindingClass finding() const;
+};
+
+/// Nothing when no reading reaches kClaimed anywhere.
+std::optional<TermExplanation> explain_terms(const Facts& facts);
+
+/// The finding of an explanation: headline, figures, footprint, growth, runner-up.
+core::Finding term_finding(const Facts& facts, const TermExplanation& explanation);
+
+/// "relative L2 of dk by number of chunks (chunk=32): 1: 0.12, 2: 0.13, 4: 0.13"; of the outputs
+/// that are wrong somewhere, for lengths that a sweep has at least two of.
+std::vector<std::string> growth_sentences(const Facts& facts);
+
+}  // namespace faultline::diagnosis

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "examine_terms.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "faultline/stress/captures.hpp"
+
+namespace faultline::stress::detail {
+namespace {
+
+constexpr std::size_t kInputSets = 2;
+
+std::vector<const core::Capture*>
+captures_to_examine(const std::vector<const core::TrialResult*>& results) {
+  std::vector<const core::Capture*> chosen;
+  for (const core::TrialResult* result : results) {
+    for (const core::Capture& capture : result->captures) {
+      const bool known = std::any_of(chosen.begin(), chosen.end(), [&](const core::Capture* c) {
+        return c->input_seed == capture.input_seed;
+      });
+      if (!known && chosen.size() < kInputSets) chosen.push_back(&capture);
+    }
+  }
+  return chosen;
+}
+
+bool same_names(const std::vector<core::ErrorHypothesis>& a,
+                const std::vector<core::ErrorHypothesis>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const auto& x, const auto& y) { return x.name == y.name; });
+}
+
+/// References are kept beside the trials that point to them.
+struct Examined {
+  std::vector<std::vector<core::ReferenceTensor>> references;
+  std::vector<ExaminedTrial> trials;
+};
+
+Examined examine(const core::TrialPlan& plan, core::DataMode data,
+                 const std::vector<const core::Capture*>& captures, std::uint64_t input_seed,
+                 const std::vector<std::size_t>& captured) {
+  const std::vector<std::uint32_t> outputs = plan.output_indices();
+  const std::size_t count = std::max<std::size_t>(captures.size(), 1);
+  Examined examined;
+  examined.references.reserve(count);
+  for (std::size_t n = 0; n < count; ++n) {
+    const core::Capture* capture = captures.empty() ? nullptr : captures[n];
+    const std::vector<core::Tensor> inputs =
+        make_inputs(plan, data, capture ? capture->input_seed : input_seed);
+    ExaminedTrial trial;
+    trial.hypotheses = plan.error_hypotheses(inputs);
+    // With other inputs a term may vanish altogether; then the sets do not add up.
+    if (n > 0 && !same_names(trial.hypotheses, examined.trials.front().hypotheses)) continue;
+    examined.references.push_back(plan.reference(inputs));
+    const std::vector<core::ReferenceTensor>& references = examined.references.back();
+    for (std::size_t o = 0; o < outputs.size(); ++o) {
+      const core::BufferSpec& spec = plan.buffers[outputs[o]];
+      ExaminedOutput output;
+      output.name = spec.name;
+      output.reference = &references.at(o);
+      output.tiles = spec.tiles;
+      output.dtype = spec.dtype;
+      if (capture) {
+        output.got = &capture->outputs.at(captured.empty() ? o : captured[o]);
+        output.poison = core::poison_bits(spec.dtype, capture->poison);
+      }
+      trial.outputs.push_back(std::move(output));
+    }
+    examined.trials.push_back(std::move(trial));
+  }
+  return examined;
+}
+
+}  // namespace
+
+TermRegression examine_terms(const core::TrialPlan& plan, core::DataMode data,
+                             const std::vector<const core::TrialResult*>& results,
+                             std::uint64_t input_seed, const std::vector<std::size_t>& captured,
+                             std::string& trouble) {
+  if (!plan.error_hypotheses || !plan.reference) return {};
+  try {
+    const Examined examined =
+        examine(plan, data, captures_to_examine(results), input_seed, captured);
+    return regress_terms(examined.trials);
+  } catch (const std::exception& e) {
+    trouble = fmt::format("the named terms were not examined: {}", e.what());
+    return {};
+  }
+}
+
+void add_terms(core::Evidence& evidence, TermRegression regression, const std::string& problem,
+               const std::string& config) {
+  for (core::TermEvidence& term : regression.terms) {
+    term.problem = problem;
+    term.config = config;
+    evidence.terms.push_back(std::move(term));
+  }
+  for (core::TermCombinationEvidence& combination : regression.combinations) {
+    combination.problem = problem;
+    combination.config = config;
+    evidence.term_combinations.push_back(std::move(combination));
+  }
+}
+
+}  // namespace faultline::stress::detail
