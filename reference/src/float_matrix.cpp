@@ -9,17 +9,14 @@ namespace faultline::reference {
 
 namespace {
 
-// Eight lanes as one value: the compiler makes one 256-bit or two 128-bit registers of it. Lanes
-// never meet, so both give the same bits.
-using Lanes = float __attribute__((vector_size(32)));
-using LanesInMemory = float __attribute__((vector_size(32), aligned(4), may_alias));
-constexpr std::int64_t kLanes = 8;
 constexpr std::int64_t kTileRows = 4;
 
-FAULTLINE_INLINE const LanesInMemory& lanes(const float* p) {
-  return *reinterpret_cast<const LanesInMemory*>(p);
+FAULTLINE_INLINE const FloatLanesInMemory& lanes(const float* p) {
+  return *reinterpret_cast<const FloatLanesInMemory*>(p);
 }
-FAULTLINE_INLINE LanesInMemory& lanes(float* p) { return *reinterpret_cast<LanesInMemory*>(p); }
+FAULTLINE_INLINE FloatLanesInMemory& lanes(float* p) {
+  return *reinterpret_cast<FloatLanesInMemory*>(p);
+}
 
 struct Product {
   float* c;
@@ -34,14 +31,14 @@ struct Product {
 /// kRows rows from `i` of C, 16 columns from `j`.
 template <int kRows>
 FAULTLINE_INLINE void tile(const Product& p, std::int64_t i, std::int64_t j) {
-  Lanes sum[kRows][2] = {};
+  FloatLanes sum[kRows][2] = {};
   const std::int64_t first = p.triangle == Triangle::a_upper ? std::min(i, p.inner) : 0;
   const std::int64_t last =
       p.triangle == Triangle::a_lower ? std::min(i + kRows, p.inner) : p.inner;
   const float* a = p.a + i * p.a_row + first * p.a_inner;
   const float* b = p.b + first * p.b_stride + j;
   for (std::int64_t k = first; k < last; ++k) {
-    const Lanes left = lanes(b), right = lanes(b + kLanes);
+    const FloatLanes left = lanes(b), right = lanes(b + kLaneCount);
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
       const float x = a[r * p.a_row];
@@ -54,7 +51,7 @@ FAULTLINE_INLINE void tile(const Product& p, std::int64_t i, std::int64_t j) {
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
     float* c = p.c + (i + r) * p.c_stride + j;
-    for (int half = 0; half < 2; ++half, c += kLanes) {
+    for (int half = 0; half < 2; ++half, c += kLaneCount) {
       switch (p.update) {
       case Update::set: lanes(c) = sum[r][half]; break;
       case Update::add: lanes(c) += sum[r][half]; break;
@@ -87,12 +84,12 @@ FAULTLINE_DISPATCH(multiply_any, multiply_body, (const Product& p), (p))
 }  // namespace
 
 float dot(const float* a, const float* b, std::int64_t n) {
-  Lanes sum = {};
-  for (std::int64_t j = 0; j < n; j += kLanes) {
+  FloatLanes sum = {};
+  for (std::int64_t j = 0; j < n; j += kLaneCount) {
     sum += lanes(a + j) * lanes(b + j);
   }
   float total = 0.0f;
-  for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+  for (std::int64_t lane = 0; lane < kLaneCount; ++lane) {
     total += sum[lane];
   }
   return total;

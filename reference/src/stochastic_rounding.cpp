@@ -7,6 +7,7 @@
 #include <faultline/core/generator.hpp>
 
 #include <algorithm>
+#include <cstring>
 
 namespace faultline::reference {
 
@@ -16,10 +17,12 @@ constexpr std::uint32_t kSign = 0x80000000u, kExponent = 0x7f800000u;
 constexpr std::uint32_t kHalfOverflow = 0x477fe000u;  // 65504, the largest f16
 constexpr std::uint32_t kHalfNormal = 0x38800000u;    // 2^-14, the smallest normal f16
 
+constexpr int kHalfDropped = 13;
+
 /// Mantissa bits of fp32 that a grid lacks.
 int dropped_bits(Grid grid) {
   switch (grid) {
-  case Grid::f16:
+  case Grid::f16: return kHalfDropped;
   case Grid::tf32: return 13;
   case Grid::bf16: return 16;
   case Grid::f32: return 2;
@@ -36,77 +39,89 @@ struct Array {
   std::uint32_t first_key, second_key;
 };
 
-/// 32 bits that look random; the finaliser "lowbias32" with a second key half-way.
-FAULTLINE_INLINE std::uint32_t hash(std::uint32_t x, const Array& a) {
+/// In each lane 32 bits that look random; the finaliser "lowbias32" with a second key half-way.
+FAULTLINE_INLINE void hash(WordLanes& x, const Array& a) {
   x ^= a.first_key;
   x ^= x >> 16;
   x *= 0x7feb352du;
   x ^= x >> 15;
   x += a.second_key;
   x *= 0x846ca68bu;
-  return x ^ x >> 16;
+  x ^= x >> 16;
 }
-
-// The loops are written without branches, so that the compiler makes vectors of them.
 
 /// Adding r * 2^dropped / 2^32 to the magnitude's bits and cutting the dropped ones off carries
 /// into the next number of the grid, and the next binade, with probability frac(x). That holds for
-/// the subnormals of fp32, bf16 and tf32 too, whose grids are prefixes of fp32's.
+/// the subnormals of fp32, bf16 and tf32 too, whose grids are prefixes of fp32's. f16's subnormals
+/// are multiples of 2^-24, with an ulp/16 of 2^-28 whatever the binade of fp32; |x| 2^24 < 2^10 has
+/// a spacing of at most 2^-14, so that adding a multiple of 2^-13 is exact.
 template <bool kHalf>
-FAULTLINE_INLINE void step_body(const Array& a) {
-  const std::uint32_t mask = (1u << a.dropped) - 1;
-  const int cell_shift = std::max(a.dropped - 4, 0);
-  for (std::int64_t i = 0; i < a.count; ++i) {
-    const std::uint32_t bits = core::bits_of(a.source[i]);
-    const std::uint32_t magnitude = bits & ~kSign;
-    std::uint32_t random = hash(bits >> cell_shift, a);
-    std::uint32_t rounded = (magnitude + (random >> (32 - a.dropped))) & ~mask;
-    if constexpr (kHalf) {
-      // Subnormal f16: multiples of 2^-24. |x| 2^24 < 2^10 has a spacing of at most 2^-14, so that
-      // adding a multiple of 2^-13 below 1 is exact.
-      const float steps = core::float_of(magnitude) * 0x1p24f;
-      const float clamped = magnitude < kHalfNormal ? steps : 0.0f;
-      // The cell of a subnormal: ulp/16 is 2^-28 here, whatever the binade of fp32.
-      const std::uint32_t cell =
-          static_cast<std::uint32_t>(static_cast<std::int32_t>(clamped * 16.0f)) | (bits & kSign);
-      const std::uint32_t subnormal_random = hash(cell, a);
-      const float up = static_cast<float>(static_cast<std::int32_t>(subnormal_random >> 19));
-      const float cut = static_cast<float>(static_cast<std::int32_t>(clamped + up * 0x1p-13f));
-      const std::uint32_t subnormal = core::bits_of(cut * 0x1p-24f);
-      rounded = rounded > kHalfOverflow ? kExponent : rounded;
-      rounded = magnitude < kHalfNormal ? subnormal : rounded;
-    }
-    rounded = magnitude > kExponent ? magnitude : rounded;  // NaN
-    a.destination[i] = core::float_of(rounded | (bits & kSign));
+FAULTLINE_INLINE void step(WordLanes& bits, const Array& a) {
+  const int cell_shift = a.dropped > 4 ? a.dropped - 4 : 0;
+  const WordLanes sign = bits & kSign, magnitude = bits ^ sign;
+  WordLanes random = bits >> cell_shift;
+  if constexpr (kHalf) {
+    const WordLanes subnormal = reinterpret_cast<WordLanes>(magnitude < kHalfNormal);
+    const FloatLanes steps = reinterpret_cast<FloatLanes>(magnitude & subnormal) * 0x1p24f;
+    const WordLanes small_cell =
+        reinterpret_cast<WordLanes>(__builtin_convertvector(steps * 16.0f, IntLanes)) | sign;
+    random = (small_cell & subnormal) | (random & ~subnormal);
+    hash(random, a);
+    random >>= 32 - kHalfDropped;
+    const FloatLanes up =
+        __builtin_convertvector(reinterpret_cast<IntLanes>(random), FloatLanes) * 0x1p-13f;
+    const IntLanes whole = __builtin_convertvector(steps + up, IntLanes);
+    const FloatLanes small = __builtin_convertvector(whole, FloatLanes) * 0x1p-24f;
+    WordLanes rounded = (magnitude + random) & ~((1u << kHalfDropped) - 1);
+    rounded = rounded > kHalfOverflow ? kExponent : rounded;
+    rounded = (reinterpret_cast<WordLanes>(small) & subnormal) | (rounded & ~subnormal);
+    bits = (magnitude > kExponent ? magnitude : rounded) | sign;  // NaN stays
+  } else {
+    hash(random, a);
+    const WordLanes rounded = (magnitude + (random >> (32 - a.dropped))) & ~((1u << a.dropped) - 1);
+    bits = (magnitude > kExponent ? magnitude : rounded) | sign;
   }
 }
 
 /// To nearest, ties to even.
 template <bool kHalf>
-FAULTLINE_INLINE void nearest_body(const Array& a) {
+FAULTLINE_INLINE void to_nearest(WordLanes& bits, const Array& a) {
   const std::uint32_t mask = (1u << a.dropped) - 1;
-  for (std::int64_t i = 0; i < a.count; ++i) {
-    const std::uint32_t bits = core::bits_of(a.source[i]);
-    const std::uint32_t magnitude = bits & ~kSign;
-    std::uint32_t rounded = (magnitude + (mask >> 1) + (magnitude >> a.dropped & 1u)) & ~mask;
-    if constexpr (kHalf) {
-      const float steps = core::float_of(magnitude) * 0x1p24f;
-      const float clamped = magnitude < kHalfNormal ? steps : 0.0f;
-      const float whole =
-          (clamped + 0x1.8p23f) - 0x1.8p23f;  // adding 1.5 2^23 rounds to an integer
-      const std::uint32_t subnormal = core::bits_of(whole * 0x1p-24f);
-      rounded = rounded > kHalfOverflow ? kExponent : rounded;
-      rounded = magnitude < kHalfNormal ? subnormal : rounded;
-    }
-    rounded = magnitude > kExponent ? magnitude : rounded;  // NaN
-    a.destination[i] = core::float_of(rounded | (bits & kSign));
+  const WordLanes sign = bits & kSign, magnitude = bits ^ sign;
+  WordLanes rounded = (magnitude + (mask >> 1) + ((magnitude >> a.dropped) & 1u)) & ~mask;
+  if constexpr (kHalf) {
+    const WordLanes subnormal = reinterpret_cast<WordLanes>(magnitude < kHalfNormal);
+    const FloatLanes steps = reinterpret_cast<FloatLanes>(magnitude & subnormal) * 0x1p24f;
+    const FloatLanes shifted = steps + 0x1.8p23f;  // 1.5 2^23: rounds to an integer
+    const FloatLanes small = (shifted - 0x1.8p23f) * 0x1p-24f;
+    rounded = rounded > kHalfOverflow ? kExponent : rounded;
+    rounded = (reinterpret_cast<WordLanes>(small) & subnormal) | (rounded & ~subnormal);
+  }
+  bits = (magnitude > kExponent ? magnitude : rounded) | sign;
+}
+
+template <auto kRound>
+FAULTLINE_INLINE void for_lanes(const Array& a) {
+  std::int64_t i = 0;
+  WordLanes bits;
+  for (; i + kLaneCount <= a.count; i += kLaneCount) {
+    std::memcpy(&bits, a.source + i, sizeof bits);
+    kRound(bits, a);
+    std::memcpy(a.destination + i, &bits, sizeof bits);
+  }
+  if (i < a.count) {
+    const std::size_t rest = static_cast<std::size_t>(a.count - i) * sizeof(float);
+    bits = WordLanes{};
+    std::memcpy(&bits, a.source + i, rest);
+    kRound(bits, a);
+    std::memcpy(a.destination + i, &bits, rest);
   }
 }
 
-FAULTLINE_DISPATCH(step_f16, step_body<true>, (const Array& a), (a))
-FAULTLINE_DISPATCH(step_prefix, step_body<false>, (const Array& a), (a))
-FAULTLINE_DISPATCH(nearest_f16, nearest_body<true>, (const Array& a), (a))
-FAULTLINE_DISPATCH(nearest_prefix, nearest_body<false>, (const Array& a), (a))
+FAULTLINE_DISPATCH(step_f16, for_lanes<step<true>>, (const Array& a), (a))
+FAULTLINE_DISPATCH(step_prefix, for_lanes<step<false>>, (const Array& a), (a))
+FAULTLINE_DISPATCH(nearest_f16, for_lanes<to_nearest<true>>, (const Array& a), (a))
+FAULTLINE_DISPATCH(nearest_prefix, for_lanes<to_nearest<false>>, (const Array& a), (a))
 
 }  // namespace
 

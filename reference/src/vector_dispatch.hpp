@@ -5,6 +5,20 @@
 // not survive.)
 #pragma once
 
+#include <cstdint>
+
+namespace faultline::reference {
+
+// Eight lanes as one value: the compiler makes one 256-bit or two 128-bit registers of it. Passed
+// by reference alone, for by value the two have different calling conventions.
+inline constexpr std::int64_t kLaneCount = 8;
+using FloatLanes = float __attribute__((vector_size(32)));
+using WordLanes = std::uint32_t __attribute__((vector_size(32)));
+using IntLanes = std::int32_t __attribute__((vector_size(32)));
+using FloatLanesInMemory = float __attribute__((vector_size(32), aligned(4), may_alias));
+
+}  // namespace faultline::reference
+
 #define FAULTLINE_INLINE [[gnu::always_inline]] inline
 
 #if defined(__x86_64__)
