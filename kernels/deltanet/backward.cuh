@@ -75,6 +75,14 @@ __device__ __forceinline__ int accumulator_row(int e) { return lane_id() / 4 + e
 __device__ __forceinline__ int accumulator_column(int e) { return lane_id() % 4 * 2 + e % 2; }
 
 template <int N>
+__device__ __forceinline__ void clear(float (&acc)[N][4]) {
+#pragma unroll
+  for (int n = 0; n < N; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) acc[n][e] = 0.0f;
+  }
+}
+template <int N>
 __device__ __forceinline__ void multiply(float (&acc)[N][4], float factor) {
 #pragma unroll
   for (int n = 0; n < N; ++n) {
@@ -499,7 +507,7 @@ struct StateKernel {
                                                     const Buffers& io, int head,
                                                     const BackwardShape& shape) {
     const Tile<DK> tile{shared_address(shared)};  // [j][i] = N_ij
-    multiply(s, 0.0f);
+    clear(s);
     add(s, constant_of(io, place_of(head, shape.segments - 1, shape)));
 #pragma unroll 1
     for (int behind = shape.segments - 2, round_trip = 0; behind > segment;
@@ -670,6 +678,11 @@ struct GradientKernel {
     }
   }
 
+  /// Two elements of a tile, the first of an even column.
+  static __device__ __forceinline__ uint32_t pair_address(const Chunk& tile, int row, int column) {
+    return tile.address(row, column) + static_cast<uint32_t>(column % 8 * 2);
+  }
+
   /// rowsum(acc . tile) of the lane's two rows.
   template <int N>
   static __device__ __forceinline__ float2 row_dot(const float (&acc)[N][4], const Chunk& tile,
@@ -679,8 +692,8 @@ struct GradientKernel {
 #pragma unroll
     for (int n = 0; n < N; ++n) {
       const int column = n * 8 + lane_id() % 4 * 2;
-      const float2 low = unpack<T>(load_shared_4(tile.address(row, column)));
-      const float2 high = unpack<T>(load_shared_4(tile.address(row + 8, column)));
+      const float2 low = unpack<T>(load_shared_4(pair_address(tile, row, column)));
+      const float2 high = unpack<T>(load_shared_4(pair_address(tile, row + 8, column)));
       sum.x += acc[n][0] * low.x + acc[n][1] * low.y;
       sum.y += acc[n][2] * high.x + acc[n][3] * high.y;
     }
@@ -757,10 +770,10 @@ struct GradientKernel {
   static __device__ __forceinline__ void keep(const Chunk& tile, const uint32_t (&a)[4], int block,
                                               int column) {
     const int row = block + lane_id() / 4, at = column + lane_id() % 4 * 2;
-    store_shared_4(tile.address(row, at), a[0]);
-    store_shared_4(tile.address(row + 8, at), a[1]);
-    store_shared_4(tile.address(row, at + 8), a[2]);
-    store_shared_4(tile.address(row + 8, at + 8), a[3]);
+    store_shared_4(pair_address(tile, row, at), a[0]);
+    store_shared_4(pair_address(tile, row + 8, at), a[1]);
+    store_shared_4(pair_address(tile, row, at + 8), a[2]);
+    store_shared_4(pair_address(tile, row + 8, at + 8), a[3]);
   }
 
   static __device__ __forceinline__ void run(const GradientMaps& maps, const GradientBuffers<T>& io,
@@ -872,7 +885,7 @@ struct GradientKernel {
     float2 dg = make_float2(0.0f, 0.0f);
     if (shape.gated) dg = row_dot(acc, q, block);
 
-    multiply(acc, 0.0f);                        // dk_corr, then + dk_partial [16 rows j, DK]
+    clear(acc);                        // dk_corr, then + dk_partial [16 rows j, DK]
     if (!lacks(kDefect, BackwardDefect::dk_corr)) {
       product_trans<DV>(acc, v_new, dh, block);
     }
@@ -1031,7 +1044,7 @@ struct GradientKernel {
         acc[n][2] = fmaf(beta.y, part[n][2], acc[n][2]);
         acc[n][3] = fmaf(beta.y, part[n][3], acc[n][3]);
       }
-      multiply(part, 0.0f);                     // (diag(beta) E)^T K
+      clear(part);                     // (diag(beta) E)^T K
       product_of_upper(part, beta_e, k, block);
       if (shape.gated) {
         const float2 other = row_dot(part, k, block);
