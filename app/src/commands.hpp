@@ -23,6 +23,7 @@ int stress_command(const Context& context);
 int race_command(const Context& context);
 int replay_command(const Context& context);
 int bench_command(const Context& context);
+int reference_command(const Context& context);
 int doctor_command(const Context& context);
 int completion_command(const Context& context);
 

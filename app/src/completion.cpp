@@ -7,12 +7,12 @@
 namespace faultline::app {
 namespace {
 
-constexpr const char* kCommands = "list verify stress race replay bench doctor";
+constexpr const char* kCommands = "list verify stress race replay bench reference doctor";
 constexpr const char* kFlags =
     "--backend --variant --config --seed --data --budget --timeout --lenient --no-race --fail-on "
     "--quiet "
-    "--verbose --color --width --run --json --html --trials --plan --samples --hot "
-    "--graph-launches --help";
+    "--verbose --color --width --run --json --html --trials --sweep --intermediates --plan --samples --hot "
+    "--graph-launches --inputs --outputs --layout --drop --help";
 
 std::string subject_words(const kernels::SubjectRegistry& registry) {
   std::string words;

@@ -46,6 +46,7 @@ int dispatch(const Context& context) {
   case Command::race: return race_command(context);
   case Command::replay: return replay_command(context);
   case Command::bench: return bench_command(context);
+  case Command::reference: return reference_command(context);
   case Command::doctor: return doctor_command(context);
   case Command::completion: return completion_command(context);
   case Command::none: break;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -99,6 +100,28 @@ void add_common(CLI::App& command, Options& options) {
   }
 }
 
+void add_reference(CLI::App& command, Options& options) {
+  add_words(command, options,
+            "SUBJECT [k=v ...]: deltanet_fwd, deltanet_bwd, deltanet_decode, each also as "
+            "gated_..., gla_decode, gemv; k=v: b h t dk dv (from the files when not given), scale "
+            "(a number or auto = dk^-1/2), with --drop also chunk");
+  command.add_option("--inputs", options.inputs_dir,
+                     "folder of q.npy, k.npy, v.npy, beta.npy, g.npy or gk.npy, h0.npy, do.npy, "
+                     "dhT.npy (float16, float32 or float64; no h0 or dhT: zero)");
+  command.add_option("--outputs", options.outputs_dir,
+                     "folder for o.npy, hT.npy, dq.npy, dk.npy, dv.npy, dbeta.npy, dg.npy, dh0.npy "
+                     "(float64); made when it is not there");
+  command
+      .add_option("--layout", options.layout,
+                  "order of the axes in the files: bhtd, or bthd (time before heads)")
+      ->check(CLI::IsMember({"bhtd", "bthd"}))
+      ->capture_default_str();
+  command.add_option("--drop", options.drop,
+                     "leave these terms of the adjoint out, e.g. A_inv or dw_cross,dk_corr: what a "
+                     "backward that lacks them computes (docs/reference.md lists them)");
+  command.add_flag("--quiet,-q", options.quiet, "print nothing");
+}
+
 }  // namespace
 
 double parse_duration(const std::string& text) {
@@ -146,6 +169,30 @@ std::vector<core::Assignment::Value> Options::config_values() const {
   return values;
 }
 
+std::vector<std::vector<core::Assignment::Value>> Options::sweep_values() const {
+  std::vector<std::vector<core::Assignment::Value>> combinations{{}};
+  for (const std::string& text : sweep) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
+      throw core::UsageError("--sweep " + text +
+                             ": write a parameter and its values, t=64,128,256");
+    }
+    const std::string key = text.substr(0, equals);
+    std::vector<std::vector<core::Assignment::Value>> longer;
+    for (const auto& combination : combinations) {
+      for (size_t begin = equals + 1; begin <= text.size();) {
+        const size_t end = std::min(text.find(',', begin), text.size());
+        if (end == begin) throw core::UsageError("--sweep " + text + ": a value is empty");
+        longer.push_back(combination);
+        longer.back().emplace_back(key, text.substr(begin, end - begin));
+        begin = end + 1;
+      }
+    }
+    combinations = std::move(longer);
+  }
+  return combinations;
+}
+
 Parsed parse_command_line(int argc, char** argv) {
   Parsed parsed;
   Options& options = parsed.options;
@@ -170,6 +217,12 @@ Parsed parse_command_line(int argc, char** argv) {
   CLI::App* verify =
       command("verify", "differential check over shapes and configs", Command::verify);
   add_words(*verify, options, "SUBJECT[@VARIANT] [k=v ...]: without k=v a sweep of problems");
+  verify->add_option("--sweep", options.sweep,
+                     "a problem for each of these values, k=v1,v2,... (repeatable: every "
+                     "combination); with several lengths the accuracy by length is reported");
+  verify->add_flag("--intermediates", options.intermediates,
+                   "compare the intermediates of the algorithm too, in its order, and name the "
+                   "first that diverges");
   CLI::App* stress =
       command("stress", "a campaign of trials under perturbations: rates, tile maps, verdict",
               Command::stress);
@@ -204,6 +257,10 @@ Parsed parse_command_line(int argc, char** argv) {
             "executions of the whole program in one timed graph (default: 256 with --hot, else "
             "what fills about 0.1 s, 64 at most)",
             1, 100000);
+  CLI::App* reference =
+      command("reference", "the double-precision reference on .npy tensors of your own",
+              Command::reference);
+  add_reference(*reference, options);
   CLI::App* doctor = command(
       "doctor", "toolkit, driver, devices, what will and will not run, and why", Command::doctor);
 

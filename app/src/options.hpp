@@ -13,7 +13,18 @@
 
 namespace faultline::app {
 
-enum class Command { none, list, verify, stress, race, replay, bench, doctor, completion };
+enum class Command {
+  none,
+  list,
+  verify,
+  stress,
+  race,
+  replay,
+  bench,
+  reference,
+  doctor,
+  completion
+};
 
 struct Options {
   Command command = Command::none;
@@ -21,6 +32,8 @@ struct Options {
   std::string backend = "auto";
   std::string variant;
   std::vector<std::string> config;  ///< k=v, also comma-separated
+  std::vector<std::string> sweep;   ///< verify: k=v1,v2,...
+  bool intermediates = false;       ///< verify
   std::uint64_t seed = 1;
   std::string data = "normal";
   std::string plan;          ///< names of arms, comma-separated; empty: the default plan
@@ -46,11 +59,17 @@ struct Options {
   std::string grid = "1", block = "32";
   std::uint32_t shared_bytes = 0;
   std::vector<std::string> arguments;
+  // reference
+  std::string inputs_dir, outputs_dir;
+  std::string layout = "bhtd";  ///< of the user's files: bhtd or bthd
+  std::string drop;             ///< terms of the adjoint to leave out
   std::string completion_shell;
 
   core::DataMode data_mode() const;
   std::vector<core::Assignment::Value> problem_values() const;  ///< words after the first, as pairs
   std::vector<core::Assignment::Value> config_values() const;
+  /// Every combination of the values of --sweep; one empty combination without it.
+  std::vector<std::vector<core::Assignment::Value>> sweep_values() const;
   const std::string& subject() const;  ///< first word; UsageError when missing
 };
 
