@@ -47,7 +47,7 @@ Variant mutant(std::string name, core::FindingClass finding, std::string hypothe
 
 std::vector<Variant> variants(bool gated) {
   std::vector<Variant> all{
-      clean("chunkwise", "three launches: inverses, W and U of all chunks; states; outputs"),
+      clean("chunkwise", "inverses, W and U of all chunks; states, in segments when long; outputs"),
       clean("squaring", "chunkwise with the inverse by repeated squaring. Known weakness: keys that "
                         "correlate (keys=correlated, identical), where its powers grow"),
   };
@@ -71,7 +71,13 @@ std::vector<Variant> variants(bool gated) {
 }
 
 core::Domain config_domain(const std::string&) {
-  return {{detail::listed_parameter("chunk", "rows of a chunk", {32, 64}, 64)}};
+  return {{
+      detail::listed_parameter("chunk", "rows of a chunk", {32, 64}, 64),
+      detail::integer_parameter("segment",
+                                "chunks of a segment of the state's recurrence, whose carry is "
+                                "found by a scan; 0: one pass",
+                                0, 1 << 15, 0),
+  }};
 }
 
 bool built(const core::Problem& problem, const Variant& variant, std::int64_t chunk) {
@@ -79,8 +85,32 @@ bool built(const core::Problem& problem, const Variant& variant, std::int64_t ch
          (chunk == 64 && problem.values.integer("dk") == 64);
 }
 
+/// The default first: segments as the machine likes them. Then one pass, segments of one chunk, and
+/// chunks of 32 rows where they are built.
+std::vector<core::Config> configs_of(const core::Problem& problem, bool short_chunks) {
+  const Extents e = extents_of(problem);
+  const Dtype dtype = problem.values.dtype();
+  std::vector<core::Config> configs;
+  const auto add = [&](std::int64_t chunk, std::int64_t segment) {
+    core::Config config(
+        Values{{"chunk", std::to_string(chunk)}, {"segment", std::to_string(segment)}});
+    if (std::find(configs.begin(), configs.end(), config) == configs.end()) {
+      configs.push_back(std::move(config));
+    }
+  };
+  add(64, preferred_segment(e, dtype, 64));
+  add(64, 0);
+  if (dtype != Dtype::f32 && e.chunks(64) > 1 && e.chunks(64) <= 8) {
+    add(64, 1);
+  }
+  if (short_chunks) {
+    add(32, preferred_segment(e, dtype, 32));
+  }
+  return configs;
+}
+
 std::vector<core::BufferSpec> buffers_of(const core::Problem& problem, bool gated,
-                                         std::int64_t chunk) {
+                                         std::int64_t chunk, std::int64_t segment) {
   std::vector<core::BufferSpec> buffers;
   for (const char* name : {"q", "k", "v", "beta", "g", "h0", "o", "hT"}) {
     if (gated || std::string_view(name) != "g") {
@@ -88,7 +118,7 @@ std::vector<core::BufferSpec> buffers_of(const core::Problem& problem, bool gate
     }
   }
   for (core::BufferSpec& workspace :
-       forward_workspaces(extents_of(problem), problem.values.dtype(), chunk)) {
+       forward_workspaces(extents_of(problem), problem.values.dtype(), chunk, segment)) {
     buffers.push_back(std::move(workspace));
   }
   return buffers;
@@ -99,13 +129,15 @@ core::TrialPlan plan(const core::Problem& problem, bool gated, const std::string
   const Extents e = extents_of(problem);
   const Dtype dtype = problem.values.dtype();
   const std::int64_t chunk = config.integer("chunk");
+  // A segment that holds everything is one pass.
+  const std::int64_t segment =
+      config.integer("segment") < e.chunks(chunk) ? config.integer("segment") : 0;
   const float scale = scale_of(problem);
-  // Heads are a grid's second extent and row indices are counted in 32 bits.
-  constexpr std::int64_t kMaxHeads = 65535;
-  if (e.heads() > kMaxHeads || e.heads() * e.t > std::numeric_limits<std::int32_t>::max()) {
-    throw core::UsageError(
-        fmt::format("{} takes b*h <= {} and b*h*t < 2^31, got b*h = {}, t = {}",
-                    name_of_subject(gated), kMaxHeads, e.heads(), e.t));
+  // Rows are counted in 32 bits.
+  constexpr std::int64_t kMaxRows = std::numeric_limits<std::int32_t>::max();
+  if (e.heads() * e.t > kMaxRows) {
+    throw core::UsageError(fmt::format("{} takes b*h*t < 2^31, got b*h = {}, t = {}",
+                                       name_of_subject(gated), e.heads(), e.t));
   }
 
   core::TrialPlan plan;
@@ -113,13 +145,11 @@ core::TrialPlan plan(const core::Problem& problem, bool gated, const std::string
   plan.variant = variant;
   plan.problem = problem;
   plan.config = config;
-  plan.buffers = buffers_of(problem, gated, chunk);
-  plan.max_batch = static_cast<std::uint32_t>(
-      std::min(kMaxHeads / e.heads(),
-               std::numeric_limits<std::int32_t>::max() / (e.heads() * e.t)));
+  plan.buffers = buffers_of(problem, gated, chunk, segment);
+  plan.max_batch = static_cast<std::uint32_t>(kMaxRows / (e.heads() * e.t));
   const ForwardBuffers bound_buffers = forward_buffers(plan.buffers);
   const ForwardOptions options{
-      .dtype = dtype, .chunk = chunk, .scale = scale, .variant = variant};
+      .dtype = dtype, .chunk = chunk, .segment = segment, .scale = scale, .variant = variant};
 
   core::Program checked;
   add_forward(checked, e, bound_buffers, options, 1);  // UsageError when not built
@@ -134,7 +164,7 @@ core::TrialPlan plan(const core::Problem& problem, bool gated, const std::string
   for (const char* name : kIntermediates) {
     plan.intermediates.push_back(index_of(plan.buffers, name));
   }
-  const reference::DeltaNumerics numerics = forward_numerics(dtype, chunk, gated);
+  const reference::DeltaNumerics numerics = forward_numerics(dtype, chunk, gated, segment);
   const auto bounds = [=, buffers = plan.buffers](const std::vector<core::Tensor>& inputs,
                                                   bool intermediates) {
     reference::BoundRequest request;
@@ -228,6 +258,9 @@ std::vector<RoundingPoint> numeric_plan(const core::Problem& problem, bool gated
     points.push_back({.name = "diag(e^(G_n - G)) v_new as an operand", .stored = dtype,
                       .reduction = ""});
   }
+  points.push_back({.name = "segments: Phi, -W Phi and h as operands of the scan; L is fp32",
+                    .stored = dtype,
+                    .reduction = "dk, then segments"});
   points.push_back({.name = "P as an operand", .stored = dtype, .reduction = "dk"});
   points.push_back({.name = "O = s (diag(e^G) Q h + P v_new)",
                     .stored = dtype,
@@ -249,13 +282,7 @@ Subject make_subject(bool gated) {
                                              const std::string& variant) {
     const auto found = std::find_if(all.begin(), all.end(),
                                     [&](const Variant& v) { return v.name == variant; });
-    std::vector<core::Config> configs;
-    for (const std::int64_t chunk : {std::int64_t{64}, std::int64_t{32}}) {
-      if (found == all.end() || chunk == 64 || built(problem, *found, chunk)) {
-        configs.emplace_back(Values{{"chunk", std::to_string(chunk)}});
-      }
-    }
-    return configs;
+    return configs_of(problem, found == all.end() || built(problem, *found, 32));
   };
   subject.verify_problems = [gated](bool small) { return verify_problems(gated, small); };
   subject.bench_problems = [gated] { return bench_problems(gated); };
@@ -271,7 +298,7 @@ Subject make_subject(bool gated) {
     return TileLengths{.tile_k = chunk, .reduction = e.t, .tile_rows = chunk, .rows = e.t};
   };
   subject.traffic_bytes = [gated](const core::Problem& problem) {
-    return traffic_bytes_of(buffers_of(problem, gated, 64));
+    return traffic_bytes_of(buffers_of(problem, gated, 64, 0));
   };
   return subject;
 }

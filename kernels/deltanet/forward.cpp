@@ -20,13 +20,14 @@ namespace {
 
 using core::Dtype;
 
-constexpr int kStateWarps = 2;       ///< computing warps of a block of `states`
 constexpr std::uint32_t kPlainThreads = 128;
+constexpr std::int64_t kBlockColumns = kStateWarps * kStateColumns;
 
-enum class Stage { prepare, states, output };
-constexpr std::array<std::string_view, 3> kStageNames{"prepare", "states", "output"};
+enum class Stage { prepare, transitions, states, output };
+constexpr std::array<std::string_view, 4> kStageNames{"prepare", "transitions", "states",
+                                                      "output"};
 
-/// The kernel that a variant replaces; all others are those of `chunkwise`.
+/// A kernel that a variant replaces; all others are those of `chunkwise`.
 struct Replacement {
   std::string_view variant;
   Stage stage;
@@ -35,7 +36,9 @@ struct Replacement {
 constexpr std::array kReplacements{
     Replacement{"squaring", Stage::prepare, false},
     Replacement{"w_scaled_outside", Stage::prepare, true},
+    Replacement{"gamma_twice", Stage::transitions, true},
     Replacement{"gamma_twice", Stage::states, true},
+    Replacement{"bf16_state", Stage::transitions, true},
     Replacement{"bf16_state", Stage::states, true},
     Replacement{"strict_tril", Stage::output, true},
 };
@@ -91,7 +94,10 @@ class ForwardLaunches {
         buffers_(buffers),
         options_(options),
         heads_(extents.heads() * batch),
-        chunks_(extents.chunks(options.chunk)) {}
+        chunks_(extents.chunks(options.chunk)),
+        segments_(options.segment > 0 ? detail::ceil_div(chunks_, options.segment) : 1) {}
+
+  std::int64_t segments() const { return segments_; }
 
   core::LaunchOperation prepare() const {
     core::LaunchOperation launch = launch_of(Stage::prepare, e_, options_);
@@ -103,6 +109,9 @@ class ForwardLaunches {
     launch.arguments.push_back(buffers_.g ? core::Argument(core::BufferArgument{*buffers_.g})
                                           : core::Argument(core::scalar(std::int64_t{0})));
     add(launch, {buffers_.w, buffers_.u, buffers_.x, buffers_.gates});
+    if (!plain()) {
+      add(launch, {buffers_.state_decays});
+    }
     add_ints(launch, {e_.t, e_.dk, e_.dv});
     if (!plain()) {
       const bool squaring = options_.variant == "squaring";
@@ -114,29 +123,51 @@ class ForwardLaunches {
     return launch;
   }
 
+  core::LaunchOperation transitions() const {
+    core::LaunchOperation launch = launch_of(Stage::transitions, e_, options_);
+    launch.grid = {static_cast<std::uint32_t>(heads_),
+                   static_cast<std::uint32_t>(detail::ceil_div(e_.dv + e_.dk, kBlockColumns)),
+                   static_cast<std::uint32_t>(segments_ - 1)};
+    launch.block[0] = 32 * (kStateWarps + 1);
+    const StatesLayout layout{chunk(), static_cast<int>(e_.dk), false};
+    launch.dynamic_shared_bytes = static_cast<std::uint32_t>(layout.bytes());
+    add(launch, {buffers_.state_decays, *buffers_.transitions, *buffers_.locals});
+    add_ints(launch, {e_.t, e_.dv, gated(), options_.segment});
+    launch.arguments.push_back(rows_map(buffers_.w, e_.dk));
+    launch.arguments.push_back(rows_map(buffers_.k, e_.dk));
+    launch.arguments.push_back(rows_map(buffers_.u, e_.dv, kStateColumns));
+    return launch;
+  }
+
   core::LaunchOperation states() const {
     core::LaunchOperation launch = launch_of(Stage::states, e_, options_);
-    launch.grid[1] = static_cast<std::uint32_t>(heads_);
-    const std::int64_t slices = e_.dv / kStateColumns;
+    launch.grid[0] = static_cast<std::uint32_t>(heads_);
     if (plain()) {
-      launch.grid[0] = static_cast<std::uint32_t>(slices);
+      launch.grid[1] = static_cast<std::uint32_t>(e_.dv / kStateColumns);
       launch.block[0] = kPlainThreads;
       add(launch, {buffers_.k, buffers_.w, buffers_.u, buffers_.gates, buffers_.h0, buffers_.hT,
                    buffers_.h, buffers_.v_new});
       add_ints(launch, {e_.t, e_.dk, e_.dv, gated()});
       return launch;
     }
-    launch.grid[0] = static_cast<std::uint32_t>(slices / kStateWarps);
-    launch.block[0] = 32 * (kStateWarps + 1);
-    const StatesLayout layout{chunk(), static_cast<int>(e_.dk), kStateWarps};
+    launch.grid[1] = static_cast<std::uint32_t>(e_.dv / kBlockColumns);
+    launch.grid[2] = static_cast<std::uint32_t>(segments_);
+    launch.block[0] = 32 * (kStateWarps + 2);
+    const StatesLayout layout{chunk(), static_cast<int>(e_.dk), true};
     launch.dynamic_shared_bytes = static_cast<std::uint32_t>(layout.bytes());
-    add(launch, {buffers_.gates, buffers_.h0, buffers_.hT});
-    add_ints(launch, {e_.t, e_.dv, gated()});
+    // With one segment the scan's arguments are not read: any buffer stands in for them.
+    const bool scanned = segments_ > 1;
+    add(launch, {buffers_.state_decays, buffers_.h0, scanned ? *buffers_.locals : buffers_.h0,
+                 buffers_.hT});
+    add_ints(launch, {e_.t, e_.dv, gated(), scanned ? options_.segment : chunks_});
     launch.arguments.push_back(rows_map(buffers_.w, e_.dk));
     launch.arguments.push_back(rows_map(buffers_.k, e_.dk));
     launch.arguments.push_back(rows_map(buffers_.u, e_.dv, kStateColumns));
     launch.arguments.push_back(state_map(kStateColumns));
     launch.arguments.push_back(rows_map(buffers_.v_new, e_.dv, kStateColumns));
+    launch.arguments.push_back(scanned ? tile_map(*buffers_.transitions, options_.dtype, e_.dk,
+                                                  e_.dk, heads_ * (segments_ - 1), e_.dk)
+                                       : state_map(kPanelColumns));
     return launch;
   }
 
@@ -168,8 +199,8 @@ class ForwardLaunches {
   std::int64_t gated() const { return buffers_.g ? 1 : 0; }
 
   void per_chunk(core::LaunchOperation& launch) const {
-    launch.grid[0] = static_cast<std::uint32_t>(chunks_);
-    launch.grid[1] = static_cast<std::uint32_t>(heads_);
+    launch.grid[0] = static_cast<std::uint32_t>(heads_);
+    launch.grid[1] = static_cast<std::uint32_t>(chunks_);
     launch.block[0] = plain() ? kPlainThreads : static_cast<std::uint32_t>(2 * options_.chunk);
   }
   static void add(core::LaunchOperation& launch, std::initializer_list<std::uint32_t> buffers) {
@@ -195,23 +226,42 @@ class ForwardLaunches {
   const Extents& e_;
   const ForwardBuffers& buffers_;
   const ForwardOptions& options_;
-  std::int64_t heads_, chunks_;
+  std::int64_t heads_, chunks_, segments_;
 };
 
 }  // namespace
 
 std::vector<core::BufferSpec> forward_workspaces(const Extents& e, Dtype dtype,
-                                                 std::int64_t chunk) {
+                                                 std::int64_t chunk, std::int64_t segment) {
   const std::int64_t n = e.chunks(chunk);
   const auto rows = [&](std::string name, std::int64_t columns) {
     return workspace_buffer(std::move(name), dtype, {e.b, e.h, e.t, columns}, chunk);
   };
-  return {workspace_buffer("gates", Dtype::f32, {e.b, e.h, n, chunk}, 1),
-          rows("x", chunk),
-          rows("w", e.dk),
-          rows("u", e.dv),
-          workspace_buffer("h", dtype, {e.b, e.h, n, e.dk, e.dv}, e.dk),
-          rows("v_new", e.dv)};
+  std::vector<core::BufferSpec> all{
+      workspace_buffer("gates", Dtype::f32, {e.b, e.h, n, chunk}, 1),
+      workspace_buffer("state_decays", Dtype::f32,
+                       {e.b, e.h, n, state_decay_record(static_cast<int>(chunk))}, 1),
+      rows("x", chunk), rows("w", e.dk), rows("u", e.dv)};
+  if (segment > 0 && segment < n) {
+    const std::int64_t carried = detail::ceil_div(n, segment) - 1;
+    all.push_back(workspace_buffer("transitions", dtype, {e.b, e.h, carried, e.dk, e.dk}, e.dk));
+    all.push_back(workspace_buffer("locals", Dtype::f32, {e.b, e.h, carried, e.dv, e.dk}, e.dv));
+  }
+  all.push_back(workspace_buffer("h", dtype, {e.b, e.h, n, e.dk, e.dv}, e.dk));
+  all.push_back(rows("v_new", e.dv));
+  return all;
+}
+
+std::int64_t preferred_segment(const Extents& e, Dtype dtype, std::int64_t chunk) {
+  if (dtype == Dtype::f32 || e.dk > 2 * chunk) {
+    return 0;
+  }
+  constexpr std::int64_t kBlocks = 128;       // of `states` that fill a large GPU
+  constexpr std::int64_t kShortest = 4;       // chunks: below, the scan costs what it saves
+  const std::int64_t per_segment = e.heads() * (e.dv / kBlockColumns);
+  const std::int64_t n = e.chunks(chunk);
+  const std::int64_t segments = std::min(kBlocks / per_segment, n / kShortest);
+  return segments >= 3 ? detail::ceil_div(n, segments) : 0;
 }
 
 ForwardBuffers forward_buffers(const std::vector<core::BufferSpec>& buffers) {
@@ -235,20 +285,33 @@ ForwardBuffers forward_buffers(const std::vector<core::BufferSpec>& buffers) {
   f.h = index_of(buffers, "h");
   f.v_new = index_of(buffers, "v_new");
   f.gates = index_of(buffers, "gates");
+  f.state_decays = index_of(buffers, "state_decays");
+  f.transitions = optional("transitions");
+  f.locals = optional("locals");
   return f;
 }
 
 void add_forward(core::Program& program, const Extents& extents, const ForwardBuffers& buffers,
                  const ForwardOptions& options, std::uint32_t batch) {
+  if (options.segment > 0 && (options.dtype == Dtype::f32 || extents.dk > 2 * options.chunk)) {
+    throw core::UsageError(fmt::format(
+        "segments are built in f16 and bf16 for dk <= 2 chunk, got dtype={} dk={} chunk={}: use "
+        "segment=0",
+        core::name_of(options.dtype), extents.dk, options.chunk));
+  }
   const ForwardLaunches launches(extents, buffers, options, batch);
   program.add(launches.prepare());
+  if (launches.segments() > 1) {
+    program.add(launches.transitions());
+  }
   program.add(launches.states());
   if (buffers.o) {
     program.add(launches.output());
   }
 }
 
-reference::DeltaNumerics forward_numerics(Dtype dtype, std::int64_t chunk, bool gated) {
+reference::DeltaNumerics forward_numerics(Dtype dtype, std::int64_t chunk, bool gated,
+                                          std::int64_t segment) {
   using reference::Grid;
   using reference::RoundingPoint;
   reference::DeltaNumerics numerics =
@@ -262,6 +325,12 @@ reference::DeltaNumerics forward_numerics(Dtype dtype, std::int64_t chunk, bool 
       .set(RoundingPoint::b_v, Grid::none)
       .set(RoundingPoint::q_hat_o, Grid::none);
   numerics.decay_on_v_new = true;
+  numerics.segment_chunks = static_cast<int>(segment);
+  if (segment > 0) {
+    numerics.set(RoundingPoint::transition, reference::grid_of(dtype))
+        .set(RoundingPoint::transition_product, reference::grid_of(dtype))
+        .set(RoundingPoint::carry, reference::grid_of(dtype));
+  }
   if (!gated) {
     numerics.set(RoundingPoint::k_hat, Grid::none);
   }

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The chunkwise forward of the delta rule, gated or not, in three launches (16-bit dtypes):
+// The chunkwise forward of the delta rule, gated or not, in three or four launches (16-bit dtypes):
 //
-//   prepare   a block a chunk     G = cumsum g; M = slt(diag(beta) K K^T . Gamma); X = (I + M)^-1
-//                                 W = X diag(beta e^G) K, U = X diag(beta) V
-//   states    a warp 16 columns   v_new = U - W h;  h' = gamma h + K^T diag(e^(G_n - G)) v_new,
-//             of the state        chunk after chunk; h before each chunk and v_new are kept
-//   output    a block a chunk     P = tril(Q K^T . Gamma), O = s (diag(e^G) Q h + P v_new)
+//   prepare       a block a chunk    G = cumsum g; M = slt(diag(beta) K K^T . Gamma)
+//                                    X = (I + M)^-1, W = X diag(beta e^G) K, U = X diag(beta) V
+//   transitions   a warp 16 columns  long sequences only: what each segment of chunks does to the
+//                                    state
+//   states        a warp 16 columns  v_new = U - W h;  h' = gamma h + K^T diag(e^(G_n - G)) v_new,
+//                                    chunk after chunk; h before each chunk and v_new are kept
+//   output        a block a chunk    P = tril(Q K^T . Gamma), O = s (diag(e^G) Q h + P v_new)
 //
 //   q, k, w [B, H, T, DK]   v, u, v_new, o [B, H, T, DV]   beta [B, H, T]   g [B, H, T] fp32 or null
-//   x [B, H, T, C] rows of X   gates [B, H, N C] fp32 cumulative in the chunk, N = ceil(T / C)
-//   h [B, H, N, DK, DV]   h0, hT [B, H, DK, DV] fp32
+//   x [B, H, T, C] rows of X   h [B, H, N, DK, DV], N = ceil(T / C)   h0, hT [B, H, DK, DV] fp32
+//   gated: gates [B, H, N C] fp32 G; decays [B, H, N, C + 4] fp32 (state_decay_record)
 //   T in {__half, __nv_bfloat16}; DK, DV in {64, 128}; C in {32, 64}; any T >= 1: rows from T on are
 //   zeros in every tile (tensor copies fill them), beta and g count as zero there, and nothing is
 //   stored to them.
@@ -20,8 +22,10 @@
 //
 // Numeric plan: sums in fp32, tensor-core operands in T. Rounded to T: X (stored); X diag(beta e^G)
 // and X diag(beta) (operands; K and V enter as they are); W, U; h as an operand and stored; v_new;
-// gated: diag(e^(G_n - G)) v_new from the rounded v_new; P; O. The running state is fp32. The
-// inverse is fp32: substitution in blocks of 16 rows, block products by three tf32 products.
+// gated: diag(e^(G_n - G)) v_new from the rounded v_new; P; O. The running state is fp32, that of a
+// transition too; segments: Phi is stored in T, -W Phi and h as operands of the scan are T, L is
+// fp32. The inverse is fp32: substitution in blocks of 16 rows, block products by three tf32
+// products.
 //
 // Defects, each a `kDefect ==` line below, described there: one line of one kernel each.
 #pragma once
@@ -83,10 +87,10 @@ __device__ __forceinline__ void apply_inverse(T* out, int columns, int rows, Til
   }
 }
 
-/// Grid (N, B H), block 2 C threads: a warp 16 rows of the chunk.
+/// Grid (B H, N), block 2 C threads: a warp 16 rows of the chunk.
 template <typename T, int kChunk, Inverse kInverse, Defect kDefect>
 __device__ __forceinline__ void prepare(const T* beta, const float* g, T* w, T* u, T* x,
-                                        float* gates, int length, int dk, int dv,
+                                        float* gates, float* decays, int length, int dk, int dv,
                                         const CUtensorMap* k_map, const CUtensorMap* v_map) {
   constexpr int kWarps = kChunk / 16;
   constexpr int kStride = matrix_stride(kChunk);
@@ -104,8 +108,8 @@ __device__ __forceinline__ void prepare(const T* beta, const float* g, T* w, T* 
   const int tid = static_cast<int>(threadIdx.x);
   const int warp = warp_id(), lane = lane_id();
   const int group = lane / 4, pair = lane % 4;
-  const int chunk = static_cast<int>(blockIdx.x), chunks = static_cast<int>(gridDim.x);
-  const int head = static_cast<int>(blockIdx.y);
+  const int head = static_cast<int>(blockIdx.x);
+  const int chunk = static_cast<int>(blockIdx.y), chunks = static_cast<int>(gridDim.y);
   const int row0 = chunk * kChunk;                       // first row of the chunk in its head
   const int64_t first = static_cast<int64_t>(head) * length + row0;
 
@@ -124,8 +128,12 @@ __device__ __forceinline__ void prepare(const T* beta, const float* g, T* w, T* 
   }
   if (tid < kChunk) beta_row[tid] = row0 + tid < length ? to_float(beta[first + tid]) : 0.0f;
   __syncthreads();  // writers: thread 0 (barriers), one warp (gate_row), C threads (beta_row)
-  if (tid < kChunk) {
-    gates[(static_cast<int64_t>(head) * chunks + chunk) * kChunk + tid] = gate_row[tid];
+  if (g != nullptr && tid < kChunk) {
+    const int64_t record = static_cast<int64_t>(head) * chunks + chunk;
+    const float last = gate_row[kChunk - 1];             // rows beyond T add nothing: G_n
+    gates[record * kChunk + tid] = gate_row[tid];
+    decays[record * state_decay_record(kChunk) + tid] = exp_of(last - gate_row[tid]);
+    if (tid == 0) decays[record * state_decay_record(kChunk) + kChunk] = exp_of(last);
   }
 
   // This lane's two rows of the chunk.
@@ -220,210 +228,419 @@ __device__ __forceinline__ void prepare(const T* beta, const float* g, T* w, T* 
 }
 
 // ---- states -------------------------------------------------------------------------------------
+//
+// A warp carries 16 columns of the state through the chunks, as its transpose h^T [16, DK] in C
+// fragments. Rounded, those are the A fragments of h^T W^T; the C fragments of v_new^T are in turn
+// those of v_new^T K. So warps exchange nothing, ever: they only share the tiles.
+//
+// The chain of chunks is long and B H DV / 16 warps are few, so a long sequence is cut into
+// segments of equal length. The state leaving a segment is affine in the one entering it,
+//   h' = Phi h + L,  Phi = prod (gamma I - K^T diag(e^(G_n - G)) W),  L = h' for h = 0,
+// and both obey the recurrence of the chunks: L with h = 0, and Phi with h = I and U = 0, a
+// column at a time. `transitions` finds them for all segments but the last; `states` then runs the
+// segments side by side, each from a state that it gets by h <- Phi h + L over those before it.
+
+/// Tiles of one chunk in a stage.
+template <int kChunk, int kDk>
+struct ChunkStage {
+  unsigned char* bytes;
+  static constexpr StatesLayout kLayout{kChunk, kDk, false};
+
+  __device__ Tile<kChunk> w() const { return {shared_address(bytes)}; }                 // [C, DK]
+  __device__ Tile<kChunk> k() const {                                                   // [C, DK]
+    return {shared_address(bytes) + tile_bytes(kChunk, kDk)};
+  }
+  __device__ Tile<kDk> transition() const { return {shared_address(bytes)}; }           // [DK, DK]
+  __device__ unsigned char* u(int warp) const {                                         // [C, 16]
+    return bytes + kLayout.tiles_bytes() + warp * kLayout.slice_bytes();
+  }
+  __device__ float* decays() const {
+    return reinterpret_cast<float*>(bytes + kLayout.decays_offset());
+  }
+};
 
 /// Address in a slice [rows, 16] of 16-bit elements, rows of 32 bytes.
 __device__ __forceinline__ uint32_t slice_address(uint32_t base, int row, int column) {
   return base + static_cast<uint32_t>(row * kStateColumns + column) * 2;
 }
+/// The address that this lane gives to ldmatrix or stmatrix for the transpose of an A fragment
+/// [16, 16] at row `row` of a slice.
+__device__ __forceinline__ uint32_t transposed_block(uint32_t slice, int row) {
+  const int lane = lane_id();
+  return slice_address(slice, row + lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8);
+}
 
-/// The running state of a warp is h^T [16 columns of DV, DK] in C fragments. Rounded, those are the
-/// A fragments of h^T W^T; the C fragments of v_new^T are in turn those of v_new^T K: no exchange
-/// between warps, ever.
-///
-/// Grid (DV / (16 kWarps), B H), block 32 (kWarps + 1): the last warp loads.
-template <typename T, int kChunk, int kDk, int kWarps, Defect kDefect>
-__device__ __forceinline__ void states(const float* gates, const float* h0, float* hT, int length,
-                                       int dv, int gated, const CUtensorMap* w_map,
-                                       const CUtensorMap* k_map, const CUtensorMap* u_map,
-                                       const CUtensorMap* h_map, const CUtensorMap* v_new_map) {
-  constexpr StatesLayout kLayout{kChunk, kDk, kWarps};
+/// One chunk of one warp: wh = h^T W^T. Each operand T(h^T), 16 rows of DK, also goes to `keep`.
+template <typename T, int kChunk, int kDk, typename Keep>
+__device__ __forceinline__ void apply_keys(float (&wh)[kChunk / 8][4], const float (&h)[kDk / 8][4],
+                                           Tile<kChunk> w, const Keep& keep) {
+#pragma unroll
+  for (int k = 0; k < kDk / 16; ++k) {
+    uint32_t a[4];
+    as_operand<T>(a, h[2 * k], h[2 * k + 1]);
+    keep(k, a);
+#pragma unroll
+    for (int n = 0; n < kChunk / 16; ++n) {
+      uint32_t b[4];
+      w.load_b_trans(b, 16 * k, 16 * n);
+      mma_pair<T>(wh[2 * n], wh[2 * n + 1], a, b);
+    }
+  }
+}
+
+/// T(v_new^T) = T(U^T - wh) as operand; without `u` U is zero.
+template <typename T, int kChunk>
+__device__ __forceinline__ void subtract_from(uint32_t (&v_new)[kChunk / 16][4],
+                                              const float (&wh)[kChunk / 8][4], bool has_u,
+                                              uint32_t u_slice) {
+#pragma unroll
+  for (int n = 0; n < kChunk / 16; ++n) {
+    uint32_t u[4] = {0, 0, 0, 0};
+    if (has_u) ldmatrix_trans(u, transposed_block(u_slice, 16 * n));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {  // u[i]: fragment i / 2, rows i % 2 * 8 of the columns of DV
+      const float2 value = unpack<T>(u[i]);
+      const float* product = &wh[2 * n + i / 2][i % 2 * 2];
+      v_new[n][i] = pack<T>(value.x - product[0], value.y - product[1]);
+    }
+  }
+}
+
+/// h <- gamma h + (diag(e^(G_n - G)) v_new)^T K, and the rounding of a mutant.
+template <typename T, int kChunk, int kDk, Defect kDefect>
+__device__ __forceinline__ void add_chunk(float (&h)[kDk / 8][4], uint32_t (&v_new)[kChunk / 16][4],
+                                          Tile<kChunk> k_tile, bool gated, const float* decays) {
+  if (gated) {
+    float gamma = decays[kChunk];
+    // Defect gamma_twice. Line changed: this one, absent in the clean kernel: the state decays by
+    // gamma^2 a chunk. From: a kernel that scaled the state when it was stored and again when it
+    // was loaded. Shows as: wrong_term, from the second chunk on, or from the first with h0.
+    if (kDefect == Defect::gamma_twice) gamma *= gamma;
+#pragma unroll
+    for (int n = 0; n < kChunk / 16; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float2 value = unpack<T>(v_new[n][i]);
+        const float2 decay = *reinterpret_cast<const float2*>(
+            decays + 16 * n + i / 2 * 8 + 2 * (lane_id() % 4));
+        v_new[n][i] = pack<T>(value.x * decay.x, value.y * decay.y);
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < kDk / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) h[n][i] *= gamma;
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < kChunk / 16; ++k) {
+#pragma unroll
+    for (int n = 0; n < kDk / 16; ++n) {
+      uint32_t b[4];
+      k_tile.load_b(b, 16 * k, 16 * n);
+      mma_pair<T>(h[2 * n], h[2 * n + 1], v_new[k], b);
+    }
+  }
+  // Defect bf16_state. Line changed: this one, absent in the clean kernel: the running state is
+  // rounded to bf16 after every chunk. From: scans that keep their carry in the input dtype. Shows
+  // as: accumulation; the error grows with the number of chunks.
+  if (kDefect == Defect::bf16_state) {
+#pragma unroll
+    for (int n = 0; n < kDk / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) h[n][i] = to_float(from_float<__nv_bfloat16>(h[n][i]));
+    }
+  }
+}
+
+/// Loads one chunk into a stage; call from one thread. `u_slices` warps from `column` of DV on get
+/// their columns of U.
+template <int kChunk, int kDk>
+__device__ __forceinline__ void copy_chunk(ChunkStage<kChunk, kDk> stage, const CUtensorMap* w_map,
+                                           const CUtensorMap* k_map, const CUtensorMap* u_map,
+                                           const float* decays, int column, int u_slices, int chunk,
+                                           int head, uint64_t* barrier) {
+  constexpr StatesLayout kLayout{kChunk, kDk, false};
+  constexpr int kRecordBytes = state_decay_record(kChunk) * 4;
+  mbarrier_arrive_expect(barrier, kLayout.tiles_bytes() + u_slices * kLayout.slice_bytes() +
+                                      (decays != nullptr ? kRecordBytes : 0));
+  copy_tile<kChunk>(stage.bytes, w_map, kDk, chunk * kChunk, head, barrier);
+  copy_tile<kChunk>(stage.bytes + tile_bytes(kChunk, kDk), k_map, kDk, chunk * kChunk, head,
+                    barrier);
+  for (int s = 0; s < u_slices; ++s) {
+    copy_box(stage.u(s), u_map, column + s * kStateColumns, chunk * kChunk, head, barrier);
+  }
+  if (decays != nullptr) copy_bulk(stage.decays(), decays, kRecordBytes, barrier);
+}
+
+/// Float 4 of this lane in L^T of a slice: [DK / 8][32 lanes], as the C fragments are held.
+__device__ __forceinline__ int local_index(int dk, int64_t slice, int fragment) {
+  return static_cast<int>(slice * (dk / 8) + fragment) * kWarp + lane_id();
+}
+
+/// Grid (B H, (DV + DK) / 64 rounded up, segments - 1), block 160: four warps compute, one loads.
+/// The first DV columns are L, the others Phi. transition [B H, segments - 1, DK in, DK out] in T,
+/// local [B H, segments - 1, DV / 16, DK / 8, 32] float4: local_index().
+template <typename T, int kChunk, int kDk, Defect kDefect>
+__device__ __forceinline__ void transitions(const float* decays, T* transition, float4* local,
+                                            int length, int dv, int gated, int segment_chunks,
+                                            const CUtensorMap* w_map, const CUtensorMap* k_map,
+                                            const CUtensorMap* u_map) {
+  constexpr StatesLayout kLayout{kChunk, kDk, false};
   constexpr int kStages = kLayout.stages();
-  constexpr int kTileBytes = tile_bytes(kChunk, kDk);
-  constexpr int kSliceBytes = kLayout.slice_bytes();
-  constexpr int kStageBytes = kLayout.stage_bytes();
   extern __shared__ __align__(1024) unsigned char shared[];
   __shared__ __align__(8) uint64_t full[kStages], empty[kStages];
 
   const int warp = warp_id(), lane = lane_id();
-  const int group = lane / 4, pair = lane % 4;
-  const int head = static_cast<int>(blockIdx.y);
+  const int head = static_cast<int>(blockIdx.x);
+  const int segment = static_cast<int>(blockIdx.z);
   const int chunks = (length + kChunk - 1) / kChunk;
-  const int column0 = static_cast<int>(blockIdx.x) * kWarps * kStateColumns;
+  const int first = segment * segment_chunks;            // whole: only the last can be shorter
+  const int column0 = static_cast<int>(blockIdx.y) * kStateWarps * kStateColumns;
+  const int u_slices = max(0, min(kStateWarps, (dv - column0) / kStateColumns));
+  const int warps = min(kStateWarps, (dv + kDk - column0) / kStateColumns);
 
   if (threadIdx.x == 0) {
     for (int s = 0; s < kStages; ++s) {
       mbarrier_init(&full[s], 1);
-      mbarrier_init(&empty[s], kWarps);
+      mbarrier_init(&empty[s], warps);
     }
     fence_mbarrier_init();
   }
   __syncthreads();  // writer: thread 0 (barriers); readers: all
 
-  if (warp == kWarps) {  // ---------------------------------------------------------------- loads
+  if (warp == kStateWarps) {  // ----------------------------------------------------------- loads
     if (lane != 0) return;
 #pragma unroll 1
-    for (int c = 0; c < chunks; ++c) {
-      const int stage = c % kStages, round = c / kStages;
-      unsigned char* to = shared + stage * kStageBytes;
-      mbarrier_wait(&empty[stage], (round & 1) ^ 1);     // arrivals: warps; round 0 passes
-      mbarrier_arrive_expect(&full[stage], kLayout.loaded_bytes());
-      copy_tile<kChunk>(to, w_map, kDk, c * kChunk, head, &full[stage]);
-      to += kTileBytes;
-      copy_tile<kChunk>(to, k_map, kDk, c * kChunk, head, &full[stage]);
-      to += kTileBytes;
-      for (int s = 0; s < kWarps; ++s, to += kSliceBytes) {
-        copy_box(to, u_map, column0 + s * kStateColumns, c * kChunk, head, &full[stage]);
-      }
-      copy_bulk(to, gates + (static_cast<int64_t>(head) * chunks + c) * kChunk,
-                kLayout.gate_bytes(), &full[stage]);
+    for (int c = 0; c < segment_chunks; ++c) {
+      const int slot = c % kStages, round = c / kStages;
+      mbarrier_wait(&empty[slot], (round & 1) ^ 1);      // arrivals: warps; round 0 passes
+      const int64_t record = static_cast<int64_t>(head) * chunks + first + c;
+      copy_chunk<kChunk, kDk>({shared + slot * kLayout.stage_bytes()}, w_map, k_map, u_map,
+                              gated != 0 ? decays + record * state_decay_record(kChunk) : nullptr,
+                              column0, u_slices, first + c, head, &full[slot]);
     }
+    return;
+  }
+  if (warp >= warps) return;
+
+  const int column = column0 + warp * kStateColumns;
+  const bool is_local = column < dv;
+  float h[kDk / 8][4] = {};                              // L^T, or Phi^T: rows dk in, columns out
+  if (!is_local) {
+#pragma unroll
+    for (int n = 0; n < kDk / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int out = 8 * n + 2 * (lane % 4) + i % 2, in = column - dv + lane / 4 + i / 2 * 8;
+        h[n][i] = out == in ? 1.0f : 0.0f;
+      }
+    }
+  }
+#pragma unroll 1
+  for (int c = 0; c < segment_chunks; ++c) {
+    const int slot = c % kStages, round = c / kStages;
+    const ChunkStage<kChunk, kDk> stage{shared + slot * kLayout.stage_bytes()};
+    mbarrier_wait(&full[slot], round & 1);               // writers: copies (all of the stage)
+    float wh[kChunk / 8][4] = {};
+    apply_keys<T, kChunk, kDk>(wh, h, stage.w(), [](int, const uint32_t (&)[4]) {});
+    uint32_t v_new[kChunk / 16][4];
+    subtract_from<T, kChunk>(v_new, wh, is_local, shared_address(stage.u(warp)));
+    add_chunk<T, kChunk, kDk, kDefect>(h, v_new, stage.k(), gated != 0, stage.decays());
+    fence_proxy_async();  // this warp's reads of the stage before the copies that refill it
+    __syncwarp();
+    if (lane == 0) mbarrier_arrive(&empty[slot]);        // readers: this warp; to the loading warp
+  }
+
+  const int64_t matrix = static_cast<int64_t>(head) * gridDim.z + segment;
+  if (is_local) {
+#pragma unroll
+    for (int n = 0; n < kDk / 8; ++n) {
+      local[local_index(kDk, matrix * (dv / kStateColumns) + column / kStateColumns, n)] =
+          make_float4(h[n][0], h[n][1], h[n][2], h[n][3]);
+    }
+  } else {
+    store_rows<T, kDk / 8>(transition + (matrix * kDk + column - dv) * kDk, kDk, 16, h);
+  }
+}
+
+/// Grid (B H, DV / 64, segments), block 192: four warps compute, one loads, one stores.
+template <typename T, int kChunk, int kDk, Defect kDefect>
+__device__ __forceinline__ void states(const float* decays, const float* h0, const float4* local,
+                                       float* hT, int length, int dv, int gated, int segment_chunks,
+                                       const CUtensorMap* w_map, const CUtensorMap* k_map,
+                                       const CUtensorMap* u_map, const CUtensorMap* h_map,
+                                       const CUtensorMap* v_new_map,
+                                       const CUtensorMap* transition_map) {
+  constexpr StatesLayout kLayout{kChunk, kDk, true};
+  constexpr int kStages = kLayout.stages(), kSlots = kLayout.slots();
+  extern __shared__ __align__(1024) unsigned char shared[];
+  __shared__ __align__(8) uint64_t full[kStages], empty[kStages];
+  __shared__ __align__(8) uint64_t out_full[kSlots], out_empty[kSlots];
+
+  const int warp = warp_id(), lane = lane_id();
+  const int head = static_cast<int>(blockIdx.x);
+  const int segment = static_cast<int>(blockIdx.z), segments = static_cast<int>(gridDim.z);
+  const int chunks = (length + kChunk - 1) / kChunk;
+  const int first = segment * segment_chunks, count = min(segment_chunks, chunks - first);
+  const int column0 = static_cast<int>(blockIdx.y) * kStateWarps * kStateColumns;
+  unsigned char* const slots = shared + kStages * kLayout.stage_bytes();
+  const auto h_slice = [&](int slot, int w) {            // [DK, 16]
+    return slots + slot * kLayout.slot_bytes() + w * kLayout.state_bytes();
+  };
+  const auto v_slice = [&](int slot, int w) {            // [C, 16]
+    return slots + slot * kLayout.slot_bytes() + kStateWarps * kLayout.state_bytes() +
+           w * kLayout.slice_bytes();
+  };
+
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < kStages; ++s) {
+      mbarrier_init(&full[s], 1);
+      mbarrier_init(&empty[s], kStateWarps);
+    }
+    for (int s = 0; s < kSlots; ++s) {
+      mbarrier_init(&out_full[s], kStateWarps);
+      mbarrier_init(&out_empty[s], 1);
+    }
+    fence_mbarrier_init();
+  }
+  __syncthreads();  // writer: thread 0 (barriers); readers: all
+
+  // Steps of the pipeline: `segment` transitions, then `count` chunks.
+  if (warp == kStateWarps) {  // ----------------------------------------------------------- loads
+    if (lane != 0) return;
+#pragma unroll 1
+    for (int step = 0; step < segment + count; ++step) {
+      const int slot = step % kStages, round = step / kStages;
+      const ChunkStage<kChunk, kDk> stage{shared + slot * kLayout.stage_bytes()};
+      mbarrier_wait(&empty[slot], (round & 1) ^ 1);      // arrivals: warps; round 0 passes
+      fence_proxy_async();  // readers: the warps that arrived; writers: the copies below
+      if (step < segment) {
+        mbarrier_arrive_expect(&full[slot], tile_bytes(kDk, kDk));
+        copy_tile<kDk>(stage.bytes, transition_map, kDk, 0, head * (segments - 1) + step,
+                       &full[slot]);
+      } else {
+        const int c = first + step - segment;
+        const int64_t record = static_cast<int64_t>(head) * chunks + c;
+        copy_chunk<kChunk, kDk>(stage, w_map, k_map, u_map,
+                                gated != 0 ? decays + record * state_decay_record(kChunk) : nullptr,
+                                column0, kStateWarps, c, head, &full[slot]);
+      }
+    }
+    return;
+  }
+  if (warp == kStateWarps + 1) {  // ------------------------------------------------------ stores
+    if (lane != 0) return;
+#pragma unroll 1
+    for (int c = 0; c < count; ++c) {
+      const int slot = c % kSlots, round = c / kSlots;
+      mbarrier_wait(&out_full[slot], round & 1);         // writers: warps (both slices)
+      fence_proxy_async();  // writers: the warps that arrived; readers: the stores below
+      for (int w = 0; w < kStateWarps; ++w) {
+        const int column = column0 + w * kStateColumns;
+        store_box(h_map, column, 0, head * chunks + first + c, h_slice(slot, w));
+        store_box(v_new_map, column, (first + c) * kChunk, head, v_slice(slot, w));
+      }
+      commit_stores();
+      wait_stores_read<0>();
+      mbarrier_arrive(&out_empty[slot]);                 // readers: these stores; to the warps
+    }
+    wait_stores();
     return;
   }
 
   // -------------------------------------------------------------------------------- the recurrence
-  const int column = column0 + warp * kStateColumns;     // first of this warp
-  unsigned char* h_slice = shared + kStages * kStageBytes + warp * kLayout.state_bytes();
-  unsigned char* v_slice = shared + kStages * kStageBytes + kWarps * kLayout.state_bytes() +
-                           warp * kSliceBytes;
-  const uint32_t h_out = shared_address(h_slice);        // [DK, 16]
-  const uint32_t v_out = shared_address(v_slice);        // [C, 16]
-
-  // Row and column that this lane addresses in ldmatrix and stmatrix of a transposed fragment.
-  const int slice_row = lane / 16 * 8 + lane % 8, slice_column = lane / 8 % 2 * 8;
-
-  float h[kDk / 8][4];                                   // h^T, fp32
+  const int column = column0 + warp * kStateColumns;
   const int64_t state_base = static_cast<int64_t>(head) * kDk * dv + column;
+  float h[kDk / 8][4];                                   // h^T, fp32
 #pragma unroll
   for (int n = 0; n < kDk / 8; ++n) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const int key = 8 * n + 2 * pair + i % 2, value = group + i / 2 * 8;
+      const int key = 8 * n + 2 * (lane % 4) + i % 2, value = lane / 4 + i / 2 * 8;
       h[n][i] = h0[state_base + static_cast<int64_t>(key) * dv + value];
     }
   }
 
 #pragma unroll 1
-  for (int c = 0; c < chunks; ++c) {
-    const int stage = c % kStages, round = c / kStages;
-    unsigned char* stage_bytes = shared + stage * kStageBytes;
-    const Tile<kChunk> w_tile{shared_address(stage_bytes)};                       // [C, DK]
-    const Tile<kChunk> k_tile{shared_address(stage_bytes + kTileBytes)};  // [C, DK]
-    unsigned char* u_bytes = stage_bytes + 2 * kTileBytes;
-    const uint32_t u_slice = shared_address(u_bytes + warp * kSliceBytes);  // [C, 16]
-    const float* gate_row = reinterpret_cast<const float*>(u_bytes + kWarps * kSliceBytes);
-
-    uint32_t operand[kDk / 16][4];                       // T(h^T)
+  for (int step = 0; step < segment; ++step) {           // h <- Phi h + L
+    const int slot = step % kStages, round = step / kStages;
+    const ChunkStage<kChunk, kDk> stage{shared + slot * kLayout.stage_bytes()};
+    const int64_t matrix = static_cast<int64_t>(head) * (segments - 1) + step;
+    uint32_t operand[kDk / 16][4];
 #pragma unroll
     for (int k = 0; k < kDk / 16; ++k) as_operand<T>(operand[k], h[2 * k], h[2 * k + 1]);
-
-    if (lane == 0) wait_stores_read<0>();  // the last stores have read h_out and v_out
-    __syncwarp();                          // readers: those stores; writers: this warp
+#pragma unroll
+    for (int n = 0; n < kDk / 8; ++n) {
+      const float4 l =
+          local[local_index(kDk, matrix * (dv / kStateColumns) + column / kStateColumns, n)];
+      h[n][0] = l.x;
+      h[n][1] = l.y;
+      h[n][2] = l.z;
+      h[n][3] = l.w;
+    }
+    mbarrier_wait(&full[slot], round & 1);               // writer: copy (the transition)
 #pragma unroll
     for (int k = 0; k < kDk / 16; ++k) {
-      stmatrix_trans(slice_address(h_out, 16 * k + slice_row, slice_column), operand[k][0],
-                     operand[k][1], operand[k][2], operand[k][3]);
-    }
-    fence_proxy_async();  // writers: this warp (h_out); reader: the store
-    __syncwarp();
-    if (lane == 0) {
-      store_box(h_map, column, 0, head * chunks + c, h_slice);
-      commit_stores();
-    }
-
-    mbarrier_wait(&full[stage], round & 1);              // writers: copies (all of the stage)
-    float v_new[kChunk / 8][4] = {};                     // first (W h)^T, then v_new^T
-#pragma unroll
-    for (int k = 0; k < kDk / 16; ++k) {
-#pragma unroll
-      for (int n = 0; n < kChunk / 16; ++n) {
-        uint32_t b[4];
-        w_tile.load_b_trans(b, 16 * k, 16 * n);
-        mma_pair<T>(v_new[2 * n], v_new[2 * n + 1], operand[k], b);
-      }
-    }
-
-    uint32_t update[kChunk / 16][4];                     // T(v_new^T), then decayed
-#pragma unroll
-    for (int n = 0; n < kChunk / 16; ++n) {
-      uint32_t u[4];
-      ldmatrix_trans(u, slice_address(u_slice, 16 * n + slice_row, slice_column));
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {                      // u[i]: tile i / 2, rows i % 2 * 8 of DV
-        const float2 pair_of_u = unpack<T>(u[i]);
-        const float* wh = &v_new[2 * n + i / 2][i % 2 * 2];
-        update[n][i] = pack<T>(pair_of_u.x - wh[0], pair_of_u.y - wh[1]);
-      }
-      stmatrix_trans(slice_address(v_out, 16 * n + slice_row, slice_column), update[n][0],
-                     update[n][1], update[n][2], update[n][3]);
-    }
-    fence_proxy_async();  // writers: this warp (v_out); reader: the store
-    __syncwarp();
-    if (lane == 0) {
-      store_box(v_new_map, column, c * kChunk, head, v_slice);
-      commit_stores();
-    }
-
-    if (gated != 0) {
-      const float last = gate_row[kChunk - 1];           // rows beyond T add nothing: G_n
-      float decay = exp_of(last);
-      // Defect gamma_twice. Line changed: this one, absent in the clean kernel: the state decays by
-      // gamma^2 a chunk. From: a kernel that scaled the state when it was stored and again when it
-      // was loaded. Shows as: wrong_term, from the second chunk on, or from the first with h0.
-      if (kDefect == Defect::gamma_twice) decay *= decay;
-#pragma unroll
-      for (int n = 0; n < kChunk / 16; ++n) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int row = 16 * n + i / 2 * 8 + 2 * pair;
-          const float2 value = unpack<T>(update[n][i]);
-          update[n][i] = pack<T>(value.x * exp_of(last - gate_row[row]),
-                                 value.y * exp_of(last - gate_row[row + 1]));
-        }
-      }
-#pragma unroll
-      for (int n = 0; n < kDk / 8; ++n) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) h[n][i] *= decay;
-      }
-    }
-#pragma unroll
-    for (int k = 0; k < kChunk / 16; ++k) {
 #pragma unroll
       for (int n = 0; n < kDk / 16; ++n) {
         uint32_t b[4];
-        k_tile.load_b(b, 16 * k, 16 * n);
-        mma_pair<T>(h[2 * n], h[2 * n + 1], update[k], b);
-      }
-    }
-    // Defect bf16_state. Line changed: this one, absent in the clean kernel: the running state is
-    // rounded to bf16 after every chunk. From: scans that keep their carry in the input dtype.
-    // Shows as: accumulation; the error grows with the number of chunks.
-    if (kDefect == Defect::bf16_state) {
-#pragma unroll
-      for (int n = 0; n < kDk / 8; ++n) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) h[n][i] = to_float(from_float<__nv_bfloat16>(h[n][i]));
+        stage.transition().load_b(b, 16 * k, 16 * n);
+        mma_pair<T>(h[2 * n], h[2 * n + 1], operand[k], b);
       }
     }
     fence_proxy_async();  // this warp's reads of the stage before the copies that refill it
     __syncwarp();
-    if (lane == 0) mbarrier_arrive(&empty[stage]);       // readers: this warp; to the loading warp
+    if (lane == 0) mbarrier_arrive(&empty[slot]);        // readers: this warp; to the loading warp
   }
 
+#pragma unroll 1
+  for (int c = 0; c < count; ++c) {
+    const int step = segment + c;
+    const int slot = step % kStages, round = step / kStages;
+    const int out = c % kSlots, out_round = c / kSlots;
+    const ChunkStage<kChunk, kDk> stage{shared + slot * kLayout.stage_bytes()};
+    const uint32_t h_out = shared_address(h_slice(out, warp));
+    const uint32_t v_out = shared_address(v_slice(out, warp));
+
+    mbarrier_wait(&out_empty[out], (out_round & 1) ^ 1); // arrivals: the storing warp
+    mbarrier_wait(&full[slot], round & 1);               // writers: copies (all of the stage)
+    float wh[kChunk / 8][4] = {};
+    apply_keys<T, kChunk, kDk>(wh, h, stage.w(), [&](int k, const uint32_t (&a)[4]) {
+      stmatrix_trans(transposed_block(h_out, 16 * k), a[0], a[1], a[2], a[3]);
+    });
+    uint32_t v_new[kChunk / 16][4];
+    subtract_from<T, kChunk>(v_new, wh, true, shared_address(stage.u(warp)));
 #pragma unroll
-  for (int n = 0; n < kDk / 8; ++n) {
+    for (int n = 0; n < kChunk / 16; ++n) {
+      stmatrix_trans(transposed_block(v_out, 16 * n), v_new[n][0], v_new[n][1], v_new[n][2],
+                     v_new[n][3]);
+    }
+    __syncwarp();
+    if (lane == 0) {
+      mbarrier_arrive(&out_full[out]);                   // writers: this warp; to the storing warp
+      // The chunk before this one: what was just stored depends on every read of its stage, so
+      // those have returned, with no fence on the recurrence's path.
+      if (c > 0) mbarrier_arrive(&empty[(step - 1) % kStages]);  // to the loading warp
+    }
+    add_chunk<T, kChunk, kDk, kDefect>(h, v_new, stage.k(), gated != 0, stage.decays());
+  }
+
+  if (segment == segments - 1) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int key = 8 * n + 2 * pair + i % 2, value = group + i / 2 * 8;
-      hT[state_base + static_cast<int64_t>(key) * dv + value] = h[n][i];
+    for (int n = 0; n < kDk / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int key = 8 * n + 2 * (lane % 4) + i % 2, value = lane / 4 + i / 2 * 8;
+        hT[state_base + static_cast<int64_t>(key) * dv + value] = h[n][i];
+      }
     }
   }
-  if (lane == 0) wait_stores();
 }
 
 // ---- output -------------------------------------------------------------------------------------
 
-/// Grid (N, B H), block 2 C threads: a warp 16 rows of the chunk.
+/// Grid (B H, N), block 2 C threads: a warp 16 rows of the chunk.
 template <typename T, int kChunk, int kDk, Defect kDefect>
 __device__ __forceinline__ void output(const float* gates, T* o, int length, int dv, int gated,
                                        float scale, const CUtensorMap* q_map,
@@ -445,8 +662,8 @@ __device__ __forceinline__ void output(const float* gates, T* o, int length, int
   const int tid = static_cast<int>(threadIdx.x);
   const int warp = warp_id(), lane = lane_id();
   const int group = lane / 4, pair = lane % 4;
-  const int chunk = static_cast<int>(blockIdx.x), chunks = static_cast<int>(gridDim.x);
-  const int head = static_cast<int>(blockIdx.y);
+  const int head = static_cast<int>(blockIdx.x);
+  const int chunk = static_cast<int>(blockIdx.y), chunks = static_cast<int>(gridDim.y);
   const int row0 = chunk * kChunk;
   const int64_t first = static_cast<int64_t>(head) * length + row0;
 
@@ -461,7 +678,7 @@ __device__ __forceinline__ void output(const float* gates, T* o, int length, int
     copy_tile<kDk>(h_bytes, h_map, dv, 0, head * chunks + chunk, &hv_full);
     copy_tile<kChunk>(v_bytes, v_new_map, dv, row0, head, &hv_full);
   }
-  if (tid < kChunk) {
+  if (gated != 0 && tid < kChunk) {
     gate_row[tid] = gates[(static_cast<int64_t>(head) * chunks + chunk) * kChunk + tid];
   }
   __syncthreads();  // writers: thread 0 (barriers), C threads (gate_row); readers: all
@@ -553,23 +770,38 @@ __device__ __forceinline__ void output(const float* gates, T* o, int length, int
 // ---- entries ------------------------------------------------------------------------------------
 
 #define FAULTLINE_DELTANET_PREPARE(NAME, T, CHUNK, INVERSE, DEFECT)                               \
-  extern "C" __global__ void __launch_bounds__(2 * CHUNK) NAME(                                   \
-      const T* beta, const float* g, T* w, T* u, T* x, float* gates, int length, int dk, int dv,  \
-      const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map) {     \
+  extern "C" __global__ void __launch_bounds__(2 * CHUNK)                                         \
+      NAME(const T* beta, const float* g, T* w, T* u, T* x, float* gates, float* decays,          \
+           int length, int dk, int dv, const __grid_constant__ CUtensorMap k_map,                 \
+           const __grid_constant__ CUtensorMap v_map) {                                           \
     using namespace faultline::kernels::deltanet;                                                 \
-    prepare<T, CHUNK, Inverse::INVERSE, Defect::DEFECT>(beta, g, w, u, x, gates, length, dk, dv,  \
-                                                        &k_map, &v_map);                          \
+    prepare<T, CHUNK, Inverse::INVERSE, Defect::DEFECT>(beta, g, w, u, x, gates, decays, length,  \
+                                                        dk, dv, &k_map, &v_map);                  \
   }
 
-#define FAULTLINE_DELTANET_STATES(NAME, T, CHUNK, DK, WARPS, DEFECT)                              \
-  extern "C" __global__ void __launch_bounds__(32 * (WARPS + 1)) NAME(                            \
-      const float* gates, const float* h0, float* hT, int length, int dv, int gated,              \
-      const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap k_map,       \
-      const __grid_constant__ CUtensorMap u_map, const __grid_constant__ CUtensorMap h_map,       \
-      const __grid_constant__ CUtensorMap v_new_map) {                                            \
+#define FAULTLINE_DELTANET_TRANSITIONS(NAME, T, CHUNK, DK, DEFECT)                                \
+  extern "C" __global__ void __launch_bounds__(160, 2)                                            \
+      NAME(const float* decays, T* transition, float4* local, int length, int dv, int gated,      \
+           int segment_chunks, const __grid_constant__ CUtensorMap w_map,                         \
+           const __grid_constant__ CUtensorMap k_map,                                             \
+           const __grid_constant__ CUtensorMap u_map) {                                           \
     using namespace faultline::kernels::deltanet;                                                 \
-    states<T, CHUNK, DK, WARPS, Defect::DEFECT>(gates, h0, hT, length, dv, gated, &w_map, &k_map, \
-                                                &u_map, &h_map, &v_new_map);                      \
+    transitions<T, CHUNK, DK, Defect::DEFECT>(decays, transition, local, length, dv, gated,       \
+                                              segment_chunks, &w_map, &k_map, &u_map);            \
+  }
+
+#define FAULTLINE_DELTANET_STATES(NAME, T, CHUNK, DK, DEFECT)                                     \
+  extern "C" __global__ void __launch_bounds__(192)                                               \
+      NAME(const float* decays, const float* h0, const float4* local, float* hT, int length,      \
+           int dv, int gated, int segment_chunks, const __grid_constant__ CUtensorMap w_map,      \
+           const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap u_map,  \
+           const __grid_constant__ CUtensorMap h_map,                                             \
+           const __grid_constant__ CUtensorMap v_new_map,                                         \
+           const __grid_constant__ CUtensorMap transition_map) {                                  \
+    using namespace faultline::kernels::deltanet;                                                 \
+    states<T, CHUNK, DK, Defect::DEFECT>(decays, h0, local, hT, length, dv, gated,                \
+                                         segment_chunks, &w_map, &k_map, &u_map, &h_map,          \
+                                         &v_new_map, &transition_map);                            \
   }
 
 #define FAULTLINE_DELTANET_OUTPUT(NAME, T, CHUNK, DK, DEFECT)                                     \
@@ -582,30 +814,35 @@ __device__ __forceinline__ void output(const float* gates, T* o, int length, int
                                          &h_map, &v_new_map);                                     \
   }
 
+#define FAULTLINE_DELTANET_FORWARD_MODULE_DK(DTYPE, T, CHUNK, DK)                                 \
+  FAULTLINE_DELTANET_TRANSITIONS(deltanet_transitions_chunkwise_##DTYPE##_c##CHUNK##_dk##DK, T,   \
+                                 CHUNK, DK, none)                                                 \
+  FAULTLINE_DELTANET_STATES(deltanet_states_chunkwise_##DTYPE##_c##CHUNK##_dk##DK, T, CHUNK, DK,  \
+                            none)                                                                 \
+  FAULTLINE_DELTANET_OUTPUT(deltanet_output_chunkwise_##DTYPE##_c##CHUNK##_dk##DK, T, CHUNK, DK,  \
+                            none)
+
 #define FAULTLINE_DELTANET_FORWARD_MODULE_CHUNK(DTYPE, T, CHUNK)                                  \
   FAULTLINE_DELTANET_PREPARE(deltanet_prepare_chunkwise_##DTYPE##_c##CHUNK, T, CHUNK,             \
                              substitution, none)                                                  \
   FAULTLINE_DELTANET_PREPARE(deltanet_prepare_squaring_##DTYPE##_c##CHUNK, T, CHUNK, squaring,    \
                              none)                                                                \
-  FAULTLINE_DELTANET_STATES(deltanet_states_chunkwise_##DTYPE##_c##CHUNK##_dk64, T, CHUNK, 64, 2, \
-                            none)                                                                 \
-  FAULTLINE_DELTANET_STATES(deltanet_states_chunkwise_##DTYPE##_c##CHUNK##_dk128, T, CHUNK, 128,  \
-                            2, none)                                                              \
-  FAULTLINE_DELTANET_OUTPUT(deltanet_output_chunkwise_##DTYPE##_c##CHUNK##_dk64, T, CHUNK, 64,    \
-                            none)                                                                 \
-  FAULTLINE_DELTANET_OUTPUT(deltanet_output_chunkwise_##DTYPE##_c##CHUNK##_dk128, T, CHUNK, 128,  \
-                            none)
+  FAULTLINE_DELTANET_FORWARD_MODULE_DK(DTYPE, T, CHUNK, 64)                                       \
+  FAULTLINE_DELTANET_FORWARD_MODULE_DK(DTYPE, T, CHUNK, 128)
 
-#define FAULTLINE_DELTANET_FORWARD_MODULE(DTYPE, T)      \
+#define FAULTLINE_DELTANET_FORWARD_MODULE(DTYPE, T)     \
   FAULTLINE_DELTANET_FORWARD_MODULE_CHUNK(DTYPE, T, 32) \
   FAULTLINE_DELTANET_FORWARD_MODULE_CHUNK(DTYPE, T, 64)
+
+#define FAULTLINE_DELTANET_FORWARD_MUTANT_STATES(DTYPE, T, DEFECT)                                \
+  FAULTLINE_DELTANET_TRANSITIONS(deltanet_transitions_##DEFECT##_##DTYPE##_c64_dk64, T, 64, 64,   \
+                                 DEFECT)                                                          \
+  FAULTLINE_DELTANET_STATES(deltanet_states_##DEFECT##_##DTYPE##_c64_dk64, T, 64, 64, DEFECT)
 
 #define FAULTLINE_DELTANET_FORWARD_MUTANTS(DTYPE, T)                                              \
   FAULTLINE_DELTANET_PREPARE(deltanet_prepare_w_scaled_outside_##DTYPE##_c64, T, 64,              \
                              substitution, w_scaled_outside)                                      \
-  FAULTLINE_DELTANET_STATES(deltanet_states_gamma_twice_##DTYPE##_c64_dk64, T, 64, 64, 2,         \
-                            gamma_twice)                                                          \
-  FAULTLINE_DELTANET_STATES(deltanet_states_bf16_state_##DTYPE##_c64_dk64, T, 64, 64, 2,          \
-                            bf16_state)                                                           \
+  FAULTLINE_DELTANET_FORWARD_MUTANT_STATES(DTYPE, T, gamma_twice)                                 \
+  FAULTLINE_DELTANET_FORWARD_MUTANT_STATES(DTYPE, T, bf16_state)                                  \
   FAULTLINE_DELTANET_OUTPUT(deltanet_output_strict_tril_##DTYPE##_c64_dk64, T, 64, 64,            \
                             strict_tril)

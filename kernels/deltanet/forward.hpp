@@ -21,31 +21,40 @@ struct ForwardBuffers {
   std::optional<std::uint32_t> g{};                                   ///< none: not gated
   std::optional<std::uint32_t> o{};                                   ///< none: no output kernel
   std::uint32_t hT = 0;                                               ///< an output or a workspace
-  std::uint32_t x = 0, w = 0, u = 0, h = 0, v_new = 0, gates = 0;     ///< workspaces
+  std::uint32_t x = 0, w = 0, u = 0, h = 0, v_new = 0;                ///< workspaces
+  std::uint32_t gates = 0, state_decays = 0;
+  std::optional<std::uint32_t> transitions{}, locals{};               ///< with segments
 };
 
 struct ForwardOptions {
   core::Dtype dtype = core::Dtype::f16;
   std::int64_t chunk = 64;
+  std::int64_t segment = 0;  ///< chunks of a segment of the state's recurrence; 0: one pass
   float scale = 1.0f;
   std::string variant = "chunkwise";  ///< of deltanet_fwd
 };
 
-/// The workspaces in the order in which the algorithm computes them: gates [B,H,N,C] fp32,
-/// x [B,H,T,C], w, u, h [B,H,N,DK,DV], v_new. All but gates are intermediates of the reference.
+/// The workspaces in the order in which the algorithm computes them: gates [B,H,N,C] and
+/// state_decays [B,H,N,C+4] fp32, x [B,H,T,C], w, u, with segments transitions and locals, then h
+/// [B,H,N,DK,DV] and v_new. x, w, u, h, v_new are intermediates of the reference.
 std::vector<core::BufferSpec> forward_workspaces(const Extents& extents, core::Dtype dtype,
-                                                 std::int64_t chunk);
+                                                 std::int64_t chunk, std::int64_t segment = 0);
+
+/// Chunks of a segment that keep a large GPU busy: 0 where one pass does, as for few chunks or many
+/// heads, or where segments are not built (fp32; dk > 2 chunk).
+std::int64_t preferred_segment(const Extents& extents, core::Dtype dtype, std::int64_t chunk);
 
 /// Buffers by their names in the plan ("q", "x", ...); o and g as they are there.
 ForwardBuffers forward_buffers(const std::vector<core::BufferSpec>& buffers);
 
-/// Adds prepare, states and, with buffers.o, output. UsageError when the variant is not built for
+/// Adds prepare, transitions with segments, states and, with buffers.o, output. UsageError when the variant is not built for
 /// these extents.
 void add_forward(core::Program& program, const Extents& extents, const ForwardBuffers& buffers,
                  const ForwardOptions& options, std::uint32_t batch);
 
 /// Where these kernels round.
-reference::DeltaNumerics forward_numerics(core::Dtype dtype, std::int64_t chunk, bool gated);
+reference::DeltaNumerics forward_numerics(core::Dtype dtype, std::int64_t chunk, bool gated,
+                                          std::int64_t segment = 0);
 
 /// A 3-D map of 16-bit elements [matrices, rows, columns] with boxes of 64 columns, 128-byte
 /// swizzle, or of `box_columns` < 64, not swizzled.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The chunkwise forward of forward.cuh in fp32 and plain loops: the same three launches, tensors and
-// defects, no tensor cores, no asynchronous copies. It is there to be right and easy to read, and
-// because in fp32 every defect stands out from rounding.
+// The chunkwise forward of forward.cuh in fp32 and plain loops: prepare, states and output with the
+// same tensors and defects, no tensor cores, no asynchronous copies, no segments. It is there to be
+// right and easy to read, and because in fp32 every defect stands out from rounding.
 //
 //   q, k, w [B, H, T, DK]   v, u, v_new, o [B, H, T, DV]   x [B, H, T, C]   gates [B, H, N C]
 //   h [B, H, N, DK, DV]     all fp32; g null: not gated
-//   grid prepare, output (N, B H), states (DV / 16, B H); block 128
+//   grid prepare, output (B H, N), states (B H, DV / 16); block 128
 //
 // Numeric plan: fp32 throughout, each sum a chain of fused multiply-adds.
 #pragma once
@@ -79,8 +79,8 @@ __device__ __forceinline__ void prepare_plain(const float* k, const float* v, co
   __shared__ float m[kChunk][kChunk + 1], inverse[kChunk][kChunk + 1];
   __shared__ float scratch[kInverse == Inverse::squaring ? kChunk : 1][kChunk + 1];
   __shared__ float gate_row[kChunk], beta_row[kChunk];
-  const int chunk = static_cast<int>(blockIdx.x), chunks = static_cast<int>(gridDim.x);
-  const int64_t head = blockIdx.y;
+  const int64_t head = blockIdx.x;
+  const int chunk = static_cast<int>(blockIdx.y), chunks = static_cast<int>(gridDim.y);
   const int row0 = chunk * kChunk, rows = min(length - row0, kChunk);
   const int64_t first = head * length + row0;
   k += first * dk;                                       // [rows, DK]
@@ -135,8 +135,8 @@ __device__ __forceinline__ void states_plain(const float* k, const float* w, con
                                              int gated) {
   __shared__ float state[128][kStateColumns];            // [DK, 16]
   __shared__ float v_row[kChunk][kStateColumns];         // decayed v_new
-  const int64_t head = blockIdx.y;
-  const int column = static_cast<int>(blockIdx.x) * kStateColumns;
+  const int64_t head = blockIdx.x;
+  const int column = static_cast<int>(blockIdx.y) * kStateColumns;
   const int chunks = (length + kChunk - 1) / kChunk;
   for_each_index(dk, kStateColumns, [&](int l, int j) {
     state[l][j] = h0[(head * dk + l) * dv + column + j];
@@ -178,8 +178,8 @@ __device__ __forceinline__ void output_plain(const float* q, const float* k, con
                                              const float* v_new, const float* gates, float* o,
                                              int length, int dk, int dv, int gated, float scale) {
   __shared__ float p[kChunk][kChunk + 1];
-  const int chunk = static_cast<int>(blockIdx.x), chunks = static_cast<int>(gridDim.x);
-  const int64_t head = blockIdx.y;
+  const int64_t head = blockIdx.x;
+  const int chunk = static_cast<int>(blockIdx.y), chunks = static_cast<int>(gridDim.y);
   const int row0 = chunk * kChunk, rows = min(length - row0, kChunk);
   const int64_t first = head * length + row0;
   const float* gate_row = gates + (head * chunks + chunk) * kChunk;

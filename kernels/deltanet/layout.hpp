@@ -24,26 +24,37 @@ FAULTLINE_HD constexpr int prepare_shared_bytes(int chunk, int dk, int dv, bool 
   return tile_bytes(chunk, dk) + tile_bytes(chunk, dv) + (squaring ? 3 : 1) * matrix_bytes(chunk);
 }
 
-/// Shared memory of `states` with that many computing warps: stages, each W, K, the U columns of
-/// each warp and G; then the outgoing h and v_new of each warp.
+/// fp32 decays of one chunk, written by `prepare` when gated: e^(G_n - G_i) [C], e^G_n, three unused.
+FAULTLINE_HD constexpr int state_decay_record(int chunk) { return chunk + 4; }
+
+constexpr int kStateWarps = 4;  ///< computing warps of a block of `transitions` and `states`
+
+/// Shared memory of `transitions` and `states`: stages, each W, K (or, in the scan over segments, a
+/// transition in their place), the U columns of each computing warp and the decays; then, in
+/// `states`, slots of the outgoing h and v_new columns of each warp.
 struct StatesLayout {
-  int chunk, dk, warps;
+  int chunk, dk;
+  bool outgoing;  ///< states
   FAULTLINE_HD constexpr int slice_bytes() const { return chunk * kStateColumns * 2; }
-  FAULTLINE_HD constexpr int gate_bytes() const { return chunk * 4; }
   FAULTLINE_HD constexpr int state_bytes() const { return dk * kStateColumns * 2; }
-  FAULTLINE_HD constexpr int loaded_bytes() const {
-    return 2 * tile_bytes(chunk, dk) + warps * slice_bytes() + gate_bytes();
+  FAULTLINE_HD constexpr int tiles_bytes() const { return 2 * tile_bytes(chunk, dk); }
+  FAULTLINE_HD constexpr int decays_offset() const {
+    return tiles_bytes() + kStateWarps * slice_bytes();
   }
-  FAULTLINE_HD constexpr int stage_bytes() const { return (loaded_bytes() + 1023) / 1024 * 1024; }
-  FAULTLINE_HD constexpr int outgoing_bytes() const {
-    return warps * (state_bytes() + slice_bytes());
+  FAULTLINE_HD constexpr int stage_bytes() const { return decays_offset() + 1024; }
+  FAULTLINE_HD constexpr int slot_bytes() const {
+    return outgoing ? kStateWarps * (state_bytes() + slice_bytes()) : 0;
   }
-  /// As many as 200 KB hold, at most 6.
+  FAULTLINE_HD constexpr int slots() const { return 2; }
+  /// states: one block a multiprocessor; transitions: two.
   FAULTLINE_HD constexpr int stages() const {
-    const int fit = (200 * 1024 - outgoing_bytes()) / stage_bytes();
-    return fit < 6 ? fit : 6;
+    const int fit = outgoing ? (220 * 1024 - slots() * slot_bytes()) / stage_bytes()
+                             : 110 * 1024 / stage_bytes();
+    return fit < 5 ? fit : 5;
   }
-  FAULTLINE_HD constexpr int bytes() const { return stages() * stage_bytes() + outgoing_bytes(); }
+  FAULTLINE_HD constexpr int bytes() const {
+    return stages() * stage_bytes() + slots() * slot_bytes();
+  }
 };
 
 /// Dynamic shared memory of `output`: Q, K, h, v_new.
