@@ -81,6 +81,7 @@ Json to_json(const core::TrialResult& r) {
                 {"bad_elements", o.bad_elements},
                 {"not_finite", o.not_finite},
                 {"poison", o.poison},
+                {"no_reference", o.no_reference},
                 {"worst_ratio", o.worst_ratio},
                 {"worst_ulps", o.worst_ulps},
                 {"worst_error", o.worst_error}};
@@ -210,6 +211,7 @@ void compare_one(Context& context, core::Dtype dtype, const core::TileGeometry& 
   same("bad_elements", device.bad_elements, host.bad_elements);
   same("not_finite", device.not_finite, host.not_finite);
   same("poison", device.poison, host.poison);
+  same("no_reference", device.no_reference, host.no_reference);
   same("worst_ratio", device.worst_ratio, host.worst_ratio);
   same("worst_ulps", device.worst_ulps, host.worst_ulps);
   same("worst_error", device.worst_error, host.worst_error);

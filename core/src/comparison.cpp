@@ -19,7 +19,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// What one tile of one trial adds up to.
 struct Tally {
-  std::uint64_t bad = 0, not_finite = 0, poison = 0;
+  std::uint64_t bad = 0, not_finite = 0, poison = 0, no_reference = 0;
   double ratio = 0.0, ulps = 0.0, error = 0.0, rounded_error = 0.0, error_expected = 0.0;
   std::int64_t first_bad = -1;
 
@@ -50,6 +50,7 @@ void tally_element(Dtype dtype, std::uint64_t got, double expected, double bound
     tally.not_finite +=
         check.kind == ElementClass::not_a_number || check.kind == ElementClass::infinite;
     tally.poison += check.kind == ElementClass::poison;
+    tally.no_reference += check.kind == ElementClass::no_reference;
     if (tally.first_bad < 0 || index < tally.first_bad) {
       tally.first_bad = index;
     }
@@ -202,6 +203,7 @@ std::uint64_t compare_output(std::span<const std::byte> got, Dtype dtype,
     tile.bad_elements += tally.bad;
     tile.not_finite += tally.not_finite;
     tile.poison += tally.poison;
+    tile.no_reference += tally.no_reference;
     tile.worst_ratio = std::fmax(tile.worst_ratio, tally.ratio);
     tile.worst_ulps = std::fmax(tile.worst_ulps, tally.ulps);
     if (tally.first_bad >= 0 &&
@@ -212,6 +214,7 @@ std::uint64_t compare_output(std::span<const std::byte> got, Dtype dtype,
     bad += tally.bad;
     totals.not_finite += tally.not_finite;
     totals.poison += tally.poison;
+    totals.no_reference += tally.no_reference;
     totals.worst_ratio = std::fmax(totals.worst_ratio, tally.ratio);
     totals.worst_ulps = std::fmax(totals.worst_ulps, tally.ulps);
     totals.worst_rounded_error = std::fmax(totals.worst_rounded_error, tally.rounded_error);

@@ -99,6 +99,7 @@ void describe(A& a, T& x) {
   a("bad_elements", x.bad_elements);
   a("not_finite", x.not_finite);
   a("poison", x.poison);
+  a("no_reference", x.no_reference);
   a("worst_ratio", x.worst_ratio);
   a("worst_ulps", x.worst_ulps);
   a("first_bad_index", x.first_bad_index);
@@ -114,6 +115,7 @@ void describe(A& a, T& x) {
   a("bad_elements", x.bad_elements);
   a("not_finite", x.not_finite);
   a("poison", x.poison);
+  a("no_reference", x.no_reference);
   a("worst_ratio", x.worst_ratio);
   a("worst_ulps", x.worst_ulps);
   a("worst_error", x.worst_error);

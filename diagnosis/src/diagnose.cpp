@@ -49,7 +49,7 @@ void add_explanation(const Facts& facts, std::vector<Finding> explanations,
     return;
   }
   if (!facts.any_wrong()) return;
-  if (contains(findings, FindingClass::bound_vacuous)) return;
+  if (facts.only_without_reference()) return;
   if (!best || best->confidence < kConvincing) {
     findings.push_back(unknown_finding(facts, best));
     return;
@@ -136,7 +136,7 @@ core::Verdict diagnose(const core::Evidence& evidence) {
   // Whatever the rules say: a failed trial is a failure.
   const bool explained =
       std::any_of(verdict.findings.begin(), verdict.findings.end(), is_failure) ||
-      contains(verdict.findings, FindingClass::bound_vacuous);
+      (facts.only_without_reference() && contains(verdict.findings, FindingClass::bound_vacuous));
   if (facts.failed > 0 && !explained) verdict.findings.push_back(unknown_finding(facts, nullptr));
   rank(verdict.findings);
 

@@ -97,11 +97,20 @@ bool Facts::wrong_without_race() const {
                      [](const auto* r) { return r->wrong_values > 0 && r->raced == 0; });
 }
 
+bool Facts::only_without_reference() const {
+  std::uint64_t without = 0, judged = 0;
+  for (const core::OutputTotals& output : outputs) {
+    without += output.no_reference;
+    judged += judged_wrong(output);
+  }
+  return without > 0 && judged == 0;
+}
+
 double Facts::poison_share() const {
   std::uint64_t poison = 0, bad = 0;
   for (const core::OutputTotals& output : outputs) {
     poison += output.poison;
-    bad += output.bad_elements;
+    bad += judged_wrong(output);
   }
   return bad == 0 ? 0.0 : static_cast<double>(poison) / static_cast<double>(bad);
 }
@@ -202,7 +211,7 @@ bool same_tiles_every_time(const Facts& facts) {
 std::vector<const core::OutputTotals*> wrong_outputs(const Facts& facts) {
   std::vector<const core::OutputTotals*> wrong;
   for (const core::OutputTotals& output : facts.outputs) {
-    if (output.bad_elements > 0) wrong.push_back(&output);
+    if (judged_wrong(output) > 0) wrong.push_back(&output);
   }
   std::stable_sort(wrong.begin(), wrong.end(), [](const auto* a, const auto* b) {
     return std::tuple(b->bad_trials, b->bad_elements, a->name) <
@@ -215,7 +224,7 @@ std::string wrong_place(const Facts& facts, const core::OutputTotals& output) {
   if (!output.tiles.empty()) return "wrong elements lie in " + wrong_tiles_text(output);
   for (const core::ConfigEvidence* cell : facts.configs) {
     for (const core::OutputTotals& here : cell->result.outputs) {
-      if (here.name != output.name || here.dtype != output.dtype || here.bad_elements == 0 ||
+      if (here.name != output.name || here.dtype != output.dtype || judged_wrong(here) == 0 ||
           here.tiles.empty())
         continue;
       return fmt::format("wrong elements lie, e.g. at {} [{}], in {}", cell->problem, cell->config,

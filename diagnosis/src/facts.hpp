@@ -3,6 +3,7 @@
 // rules ask answered once.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -41,9 +42,18 @@ struct Facts {
   bool any_wrong() const { return wrong_values > 0; }
   /// Some trial with wrong values was not reported as a race: the races do not explain everything.
   bool wrong_without_race() const;
-  /// Fraction of all wrong elements that hold the poison or are not finite.
+  /// Every wrong element is one without a usable reference: nothing is known of the kernel there.
+  bool only_without_reference() const;
+  /// Fraction of the wrong elements with a usable reference that hold the poison.
   double poison_share() const;
 };
+
+/// Wrong elements of an output or a tile at which there is something to say: the reference is
+/// usable.
+template <class Totals>
+std::uint64_t judged_wrong(const Totals& totals) {
+  return totals.bad_elements - std::min(totals.no_reference, totals.bad_elements);
+}
 
 PoisonPattern poison_pattern(const core::TrialResult& result);
 

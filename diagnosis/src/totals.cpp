@@ -12,6 +12,7 @@ void accumulate(core::TileTotals& into, const core::TileTotals& from) {
   into.bad_elements += from.bad_elements;
   into.not_finite += from.not_finite;
   into.poison += from.poison;
+  into.no_reference += from.no_reference;
   into.worst_ratio = std::max(into.worst_ratio, from.worst_ratio);
   into.worst_ulps = std::max(into.worst_ulps, from.worst_ulps);
   if (into.first_bad_index < 0 ||
@@ -48,6 +49,7 @@ void accumulate(core::OutputTotals& into, const core::OutputTotals& from) {
   into.bad_elements += from.bad_elements;
   into.not_finite += from.not_finite;
   into.poison += from.poison;
+  into.no_reference += from.no_reference;
   into.worst_ratio = std::max(into.worst_ratio, from.worst_ratio);
   into.worst_ulps = std::max(into.worst_ulps, from.worst_ulps);
   into.worst_rounded_error = std::max(into.worst_rounded_error, from.worst_rounded_error);

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "facts.hpp"
+
 namespace faultline::diagnosis {
 
 std::string count(std::uint64_t n) {
@@ -91,7 +93,7 @@ std::string kind_text(core::RaceKind kind) {
 std::string wrong_tiles_text(const core::OutputTotals& output) {
   std::vector<std::size_t> bad;
   for (std::size_t i = 0; i < output.tiles.size(); ++i) {
-    if (output.tiles[i].bad_elements > 0) bad.push_back(i);
+    if (judged_wrong(output.tiles[i]) > 0) bad.push_back(i);
   }
   std::stable_sort(bad.begin(), bad.end(), [&](std::size_t a, std::size_t b) {
     return output.tiles[a].bad_trials > output.tiles[b].bad_trials;
@@ -117,6 +119,9 @@ std::string wrong_output_text(const core::OutputTotals& output) {
                   plural(output.bad_elements, "wrong element"), plural(output.bad_trials, "trial"));
   if (output.poison > 0) text += fmt::format(", {} equal to the poison", count(output.poison));
   if (output.not_finite > 0) text += fmt::format(", {} NaN or Inf", count(output.not_finite));
+  if (output.no_reference > 0) {
+    text += fmt::format(", {} without a usable reference", count(output.no_reference));
+  }
   if (std::isfinite(output.worst_error)) {
     text += fmt::format(", worst error {}", number(output.worst_error));
     if (std::isfinite(output.worst_ratio)) {

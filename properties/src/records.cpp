@@ -106,13 +106,15 @@ class RecordDraw {
     o.bad_elements = number();
     o.not_finite = number();
     o.poison = number();
+    o.no_reference = number();
     o.worst_ratio = real();
     o.worst_ulps = real();
     o.worst_error = real();
     o.worst_rounded_error = real();
     o.worst_error_expected = real();
     o.tiles = some(2, [&] {
-      return core::TileTotals{number(), number(), number(), number(), real(), real(), index()};
+      return core::TileTotals{number(), number(), number(), number(),
+                              number(), real(),   real(),   index()};
     });
     return o;
   }

@@ -35,6 +35,7 @@ void add(core::TileTotals& sum, const core::TileTotals& part) {
   sum.bad_elements += part.bad_elements;
   sum.not_finite += part.not_finite;
   sum.poison += part.poison;
+  sum.no_reference += part.no_reference;
   sum.worst_ratio = worse(sum.worst_ratio, part.worst_ratio);
   sum.worst_ulps = worse(sum.worst_ulps, part.worst_ulps);
   if (part.first_bad_index >= 0 &&
@@ -256,6 +257,9 @@ std::string tile_details(const core::TileTotals& totals) {
   }
   if (totals.poison > 0) {
     text += fmt::format(", {} never written", count_text(totals.poison));
+  }
+  if (totals.no_reference > 0) {
+    text += fmt::format(", {} without a usable reference", count_text(totals.no_reference));
   }
   return text;
 }

@@ -268,6 +268,8 @@ OutputTotals plain_totals(const Case& c, const Tensor& got) {
     tile.not_finite += not_finite, totals.not_finite += not_finite;
     tile.poison += check.kind == ElementClass::poison;
     totals.poison += check.kind == ElementClass::poison;
+    tile.no_reference += check.kind == ElementClass::no_reference;
+    totals.no_reference += check.kind == ElementClass::no_reference;
     if (tile.first_bad_index < 0) tile.first_bad_index = i;
     tile_bad[t] = true;
   }
@@ -310,6 +312,7 @@ TEST(Comparison, EqualsTheRuleElementByElement) {
       ASSERT_EQ(totals.bad_trials, want.bad_trials);
       ASSERT_EQ(totals.not_finite, want.not_finite);
       ASSERT_EQ(totals.poison, want.poison);
+      ASSERT_EQ(totals.no_reference, want.no_reference);
       ASSERT_EQ(totals.worst_ratio, want.worst_ratio);
       ASSERT_EQ(totals.worst_ulps, want.worst_ulps);
       ASSERT_EQ(totals.worst_error, want.worst_error);

@@ -68,12 +68,13 @@ TrialResult result() {
   output.bad_elements = 1 << 20;
   output.not_finite = 3;
   output.poison = 4;
+  output.no_reference = 5;
   output.worst_ratio = kInf;
   output.worst_ulps = 0.1 + 0.2;
   output.worst_error = 5e-324;
   output.worst_rounded_error = -0.0;
   output.worst_error_expected = 1.7976931348623157e308;
-  output.tiles = {{1, 2, 3, 4, 5.5, 6.25, 7}, {}, {0, 0, 0, 0, kInf, kInf, -1}};
+  output.tiles = {{1, 2, 3, 4, 8, 5.5, 6.25, 7}, {}, {0, 0, 0, 0, 0, kInf, kInf, -1}};
   r.outputs = {output, {}};
   r.races = {race()};
   r.accesses = {access()};

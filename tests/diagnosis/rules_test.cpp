@@ -198,6 +198,7 @@ core::Evidence unusable_bound() {
   const double infinity = std::numeric_limits<double>::infinity();
   core::OutputTotals& output = e.arms[0].result.outputs[0];
   output.worst_error = output.worst_ratio = infinity;
+  output.no_reference = output.tiles[0].no_reference = output.bad_elements;
   return e;
 }
 
@@ -616,6 +617,54 @@ TEST(SlowUncoalesced, ALineThatCarriesLittleDoesNotMatter) {
   core::Evidence e = uncoalesced();
   e.accesses = {access(88, 100, 1000, 100, 4096), access(95, 10000, 40000, 40000, 16)};
   EXPECT_THAT(diagnose(e).findings, IsEmpty());
+}
+
+// --- elements without a usable reference ---
+
+/// One more wrong element per failing trial, at which the reference is not finite.
+void add_no_reference(core::TrialResult& result) {
+  core::OutputTotals& output = result.outputs[0];
+  const double infinity = std::numeric_limits<double>::infinity();
+  output.worst_error = output.worst_rounded_error = output.worst_ratio = infinity;
+  output.worst_ulps = infinity;
+  output.no_reference += result.wrong_values;
+  output.bad_elements += result.wrong_values;
+  output.tiles[0].no_reference += result.wrong_values;
+  output.tiles[0].bad_elements += result.wrong_values;
+}
+
+TEST(BoundVacuous, DoesNotHideTheWrongElementsBesideIt) {
+  core::Evidence e = tail();
+  for (core::ConfigEvidence& c : e.configs) {
+    if (c.failed) add_no_reference(c.result);
+  }
+  const core::Verdict verdict = diagnose(e);
+  EXPECT_EQ(verdict.outcome, Outcome::fail) << verdict.summary;
+  EXPECT_THAT(errors_of(verdict), ElementsAre(FindingClass::tail));
+  const core::Finding* finding = find(verdict, FindingClass::bound_vacuous);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_THAT(finding->evidence.at(0), HasSubstr("6 elements"));
+
+  e = unexplained();
+  for (core::ArmEvidence& a : e.arms) add_no_reference(a.result);
+  EXPECT_EQ(diagnose(e).outcome, Outcome::fail) << diagnose(e).summary;
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::unknown));
+}
+
+TEST(BoundVacuous, SpeaksAlsoWhereOtherElementsAreNotFiniteOrPoison) {
+  core::Evidence e = missed_write();
+  for (core::ConfigEvidence& c : e.configs) add_no_reference(c.result);
+  const core::Verdict verdict = diagnose(e);
+  EXPECT_THAT(errors_of(verdict), ElementsAre(FindingClass::missed_write));
+  EXPECT_NE(find(verdict, FindingClass::bound_vacuous), nullptr);
+}
+
+TEST(BoundVacuous, AnInfiniteErrorAloneIsNotOne) {
+  core::Evidence e = unexplained();
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (core::ArmEvidence& a : e.arms) a.result.outputs[0].worst_error = infinity;
+  EXPECT_EQ(find(diagnose(e), FindingClass::bound_vacuous), nullptr);
+  EXPECT_EQ(diagnose(e).outcome, Outcome::fail);
 }
 
 // --- outcomes ---

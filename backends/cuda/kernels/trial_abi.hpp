@@ -96,12 +96,12 @@ struct alignas(16) TileAccumulator {
   uint64_t bad_trials, bad_elements, not_finite, poison;
   uint64_t worst_ratio, worst_ulps;  ///< read together, as 16 bytes
   uint64_t first_bad;                ///< ~0: none
-  uint64_t unused;
+  uint64_t no_reference;
 };
 
 /// Of one output; its worst ratio and ulps are the largest of its tiles'.
 struct OutputAccumulator {
-  uint64_t compared, bad_trials, bad_elements, not_finite, poison;
+  uint64_t compared, bad_trials, bad_elements, not_finite, poison, no_reference;
   uint64_t worst_rounded_error;
   uint64_t worst_error;
   double worst_error_expected;  ///< belongs to worst_error; both change under `lock`

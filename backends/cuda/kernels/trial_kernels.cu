@@ -162,7 +162,7 @@ __device__ __noinline__ Judgement judge(Dtype dtype, uint64_t got, double expect
 }
 
 struct ChunkResult {
-  uint32_t compared = 0, bad = 0, not_finite = 0, poison = 0;
+  uint32_t compared = 0, bad = 0, not_finite = 0, poison = 0, no_reference = 0;
   uint32_t undecided = 0;  ///< bits 2j and 2j + 1: the pair of round j
   uint64_t hash = 0;
   ElementMaxima maxima;
@@ -183,7 +183,7 @@ __device__ void judge_element(const abi::CompareParameters& p, const abi::Compar
                               bool mine, uint64_t i, uint32_t slot, uint64_t trial,
                               ChunkResult& r) {
   const Dtype dtype = output.dtype;
-  bool bad = false, not_finite = false, poisoned = false;
+  bool bad = false, not_finite = false, poisoned = false, no_reference = false;
   uint32_t tile = 0;
   if (mine) {
     const uint64_t got = core::load_bits(output.data, slot * output.elements + i, dtype);
@@ -196,6 +196,7 @@ __device__ void judge_element(const abi::CompareParameters& p, const abi::Compar
     not_finite = check.kind == core::ElementClass::not_a_number ||
                  check.kind == core::ElementClass::infinite;
     poisoned = check.kind == core::ElementClass::poison;
+    no_reference = check.kind == core::ElementClass::no_reference;
     tile = output.first_tile + abi::tile_of(output, static_cast<uint32_t>(i));
     raise_maxima(r.maxima, check.error, expected, judgement.rounded_error);
     raise(&p.tiles[tile].worst_ratio, check.ratio);
@@ -208,14 +209,17 @@ __device__ void judge_element(const abi::CompareParameters& p, const abi::Compar
   const uint32_t peers = __match_any_sync(bad_lanes, tile);
   const uint32_t not_finite_lanes = __ballot_sync(bad_lanes, not_finite) & peers;
   const uint32_t poison_lanes = __ballot_sync(bad_lanes, poisoned) & peers;
+  const uint32_t no_reference_lanes = __ballot_sync(bad_lanes, no_reference) & peers;
   ++r.bad;
   r.not_finite += not_finite;
   r.poison += poisoned;
+  r.no_reference += no_reference;
   if ((threadIdx.x & 31) == static_cast<uint32_t>(__ffs(peers) - 1)) {
     abi::TileAccumulator& t = p.tiles[tile];
     add(&t.bad_elements, __popc(peers));
     if (not_finite_lanes) add(&t.not_finite, __popc(not_finite_lanes));
     if (poison_lanes) add(&t.poison, __popc(poison_lanes));
+    if (no_reference_lanes) add(&t.no_reference, __popc(no_reference_lanes));
     // The lowest lane of `peers` has the smallest index.
     atomicMin(reinterpret_cast<unsigned long long*>(&t.first_bad),
               static_cast<unsigned long long>(i));
@@ -452,7 +456,7 @@ extern "C" __global__ void __launch_bounds__(abi::kThreads)
 /// Grid (chunks, batch), block kThreads.
 extern "C" __global__ void __launch_bounds__(abi::kThreads)
     faultline_compare(const __grid_constant__ abi::CompareParameters p) {
-  __shared__ uint32_t compared, bad, not_finite, poison, last;
+  __shared__ uint32_t compared, bad, not_finite, poison, no_reference, last;
   __shared__ unsigned long long hash;
   const uint32_t slot = blockIdx.y;
   wait_for_earlier_launches();
@@ -468,7 +472,7 @@ extern "C" __global__ void __launch_bounds__(abi::kThreads)
   const uint64_t worst_error = total.worst_error, worst_rounded = total.worst_rounded_error;
   const double seen_error = core::double_of(worst_error);
   if (threadIdx.x == 0) {
-    compared = bad = not_finite = poison = last = 0;
+    compared = bad = not_finite = poison = no_reference = last = 0;
     hash = 0;
   }
   __syncthreads();  // writer: thread 0's zeros; readers: the warps' additions below
@@ -491,11 +495,12 @@ extern "C" __global__ void __launch_bounds__(abi::kThreads)
   }
   __syncwarp();
   const uint32_t warp_compared = warp_sum(r.compared), warp_bad = warp_sum(r.bad);
-  uint32_t warp_not_finite = 0, warp_poison = 0;
+  uint32_t warp_not_finite = 0, warp_poison = 0, warp_no_reference = 0;
   uint64_t warp_hash = 0;
   if (warp_bad) {
     warp_not_finite = warp_sum(r.not_finite);
     warp_poison = warp_sum(r.poison);
+    warp_no_reference = warp_sum(r.no_reference);
   }
   if (p.hash_outputs) warp_hash = warp_sum(r.hash);
   if ((threadIdx.x & 31) == 0) {
@@ -504,6 +509,7 @@ extern "C" __global__ void __launch_bounds__(abi::kThreads)
       atomicAdd(&bad, warp_bad);
       atomicAdd(&not_finite, warp_not_finite);
       atomicAdd(&poison, warp_poison);
+      atomicAdd(&no_reference, warp_no_reference);
     }
     if (p.hash_outputs) atomicAdd(&hash, static_cast<unsigned long long>(warp_hash));
   }
@@ -516,6 +522,7 @@ extern "C" __global__ void __launch_bounds__(abi::kThreads)
       add(&total.bad_elements, bad);
       if (not_finite) add(&total.not_finite, not_finite);
       if (poison) add(&total.poison, poison);
+      if (no_reference) add(&total.no_reference, no_reference);
     }
     if (p.hash_outputs) add(&record.hash[k], hash);
     // Release: what this block added to the record precedes its count.

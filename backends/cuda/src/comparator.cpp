@@ -153,6 +153,7 @@ void Comparator::collect(const core::TrialRequest& request, bool fixed_inputs,
     to.bad_elements = from.bad_elements;
     to.not_finite = from.not_finite;
     to.poison = from.poison;
+    to.no_reference = from.no_reference;
     to.worst_error = core::double_of(from.worst_error);
     to.worst_rounded_error = core::double_of(from.worst_rounded_error);
     to.worst_error_expected = from.worst_error_expected;
@@ -163,6 +164,7 @@ void Comparator::collect(const core::TrialRequest& request, bool fixed_inputs,
       figures.bad_elements = tile.bad_elements;
       figures.not_finite = tile.not_finite;
       figures.poison = tile.poison;
+      figures.no_reference = tile.no_reference;
       figures.worst_ratio = core::double_of(tile.worst_ratio);
       figures.worst_ulps = core::double_of(tile.worst_ulps);
       figures.first_bad_index =

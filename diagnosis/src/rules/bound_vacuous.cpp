@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // bound_vacuous: the reference or the bound of some elements is not a number one can compare with.
-#include <cmath>
-
+// It speaks for those elements alone: the wrong ones beside them are explained by other rules.
 #include <fmt/format.h>
 
 #include "../words.hpp"
@@ -15,15 +14,11 @@ std::optional<core::Finding> find_bound_vacuous(const Facts& facts) {
   finding.severity = core::Severity::warning;
   finding.confidence = 0.8;
   for (const core::OutputTotals& output : facts.outputs) {
-    // A finite value has an infinite error only where the reference or its bound is unusable.
-    const bool unusable = output.bad_elements > output.not_finite + output.poison &&
-                          std::isinf(output.worst_error) && output.not_finite == 0 &&
-                          output.poison == 0;
-    if (!unusable) continue;
-    finding.evidence.push_back(
-        fmt::format("{}: finite values with an infinite error: the reference is not finite there, "
-                    "or its bound is negative or not finite",
-                    output.name));
+    if (output.no_reference == 0) continue;
+    finding.evidence.push_back(fmt::format(
+        "{}: {} of {} compared have a reference that is not finite, or a bound that is "
+        "negative or not finite",
+        output.name, plural(output.no_reference, "element"), count(output.compared_elements)));
   }
   if (finding.evidence.empty()) return std::nullopt;
   finding.headline =

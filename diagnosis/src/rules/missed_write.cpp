@@ -30,7 +30,7 @@ std::optional<core::Finding> find_missed_write(const Facts& facts) {
     finding.evidence.push_back(fmt::format("{}: {} wrong elements are bit-equal to what was laid "
                                            "down before the launch",
                                            output->name,
-                                           share(output->poison, output->bad_elements)));
+                                           share(output->poison, judged_wrong(*output))));
     finding.evidence.push_back(wrong_place(facts, *output));
   }
   finding.evidence.push_back(fixed

@@ -39,7 +39,8 @@ bool wrong_in_last_tile_row_only(const core::TrialResult& result) {
     const std::int64_t across = output.geometry.tiles_across();
     const std::int64_t last_row = (output.geometry.tiles_down() - 1) * across;
     for (std::size_t i = 0; i < output.tiles.size(); ++i) {
-      if (output.tiles[i].bad_elements > 0 && static_cast<std::int64_t>(i) < last_row) return false;
+      if (judged_wrong(output.tiles[i]) > 0 && static_cast<std::int64_t>(i) < last_row)
+        return false;
     }
   }
   return true;

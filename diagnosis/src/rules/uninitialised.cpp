@@ -41,7 +41,7 @@ std::optional<core::Finding> find_uninitialised(const Facts& facts) {
   std::uint64_t not_finite = 0, bad = 0;
   for (const core::OutputTotals& output : facts.outputs) {
     not_finite += output.not_finite;
-    bad += output.bad_elements;
+    bad += judged_wrong(output);
   }
   if (not_finite > 0 && not_finite * 10 >= bad * 9 && same_tiles_every_time(facts)) {
     finding.confidence = std::max(finding.confidence, 0.55);

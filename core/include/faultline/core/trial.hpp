@@ -129,7 +129,8 @@ struct TileTotals {
   std::uint64_t bad_elements = 0;
   std::uint64_t not_finite = 0;
   std::uint64_t poison = 0;
-  double worst_ratio = 0.0;  ///< worst error over bound, all elements (accepted ones too)
+  std::uint64_t no_reference = 0;  ///< bad, because reference or bound is unusable there
+  double worst_ratio = 0.0;        ///< worst error over bound, all elements (accepted ones too)
   double worst_ulps = 0.0;
   std::int64_t first_bad_index = -1;
   friend bool operator==(const TileTotals&, const TileTotals&) = default;
@@ -145,6 +146,7 @@ struct OutputTotals {
   std::uint64_t bad_elements = 0;
   std::uint64_t not_finite = 0;
   std::uint64_t poison = 0;
+  std::uint64_t no_reference = 0;  ///< bad, because reference or bound is unusable there
   double worst_ratio = 0.0;
   double worst_ulps = 0.0;
   double worst_error = 0.0;  ///< |got - expected|, unrounded reference
