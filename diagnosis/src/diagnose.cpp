@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <set>
 
 #include <fmt/format.h>
@@ -81,6 +82,20 @@ std::string classes_text(const std::vector<Finding>& findings, bool (*wanted)(co
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+std::string skip_reasons(const core::Evidence& evidence) {
+  std::set<std::string> reasons;
+  auto add = [&](const core::TrialResult& result) {
+    if (result.skipped) reasons.insert(result.note.empty() ? "no reason given" : result.note);
+  };
+  for (const core::ArmEvidence& arm : evidence.arms) add(arm.result);
+  for (const core::ConfigEvidence& cell : evidence.configs) add(cell.result);
+  constexpr std::size_t kNamed = 3;
+  const std::size_t more = reasons.size() > kNamed ? reasons.size() - kNamed : 0;
+  const auto end = std::next(reasons.begin(), static_cast<std::ptrdiff_t>(reasons.size() - more));
+  return fmt::format("{}{}", fmt::join(reasons.begin(), end, "; "),
+                     more > 0 ? fmt::format("; {}", plural(more, "other reason")) : "");
+}
+
 std::string clean_summary(const Facts& facts) {
   const core::Evidence& evidence = facts.evidence;
   std::string text = fmt::format("{}: 0 of {} failed, rate {}", subject_text(evidence),
@@ -103,18 +118,10 @@ std::string clean_summary(const Facts& facts) {
   } else {
     text += "; no values were compared";
   }
-  if (facts.skipped > 0) text += fmt::format("; {} skipped", facts.skipped);
+  if (facts.skipped > 0) {
+    text += fmt::format("; {} skipped ({})", facts.skipped, skip_reasons(evidence));
+  }
   return text;
-}
-
-std::string skip_reasons(const core::Evidence& evidence) {
-  std::set<std::string> reasons;
-  auto add = [&](const core::TrialResult& result) {
-    if (result.skipped) reasons.insert(result.note.empty() ? "no reason given" : result.note);
-  };
-  for (const core::ArmEvidence& arm : evidence.arms) add(arm.result);
-  for (const core::ConfigEvidence& cell : evidence.configs) add(cell.result);
-  return fmt::format("{}", fmt::join(reasons, "; "));
 }
 
 }  // namespace

@@ -88,6 +88,15 @@ const Subject& SubjectRegistry::get(std::string_view name) const {
                                      suggestion(name, known), fmt::join(known, ", ")));
 }
 
+void check_plan(const core::TrialPlan& plan) {
+  if (plan.device_oracle && !plan.reference) {
+    throw core::UsageError(fmt::format(
+        "the plan of {}@{} has a device oracle and no host reference: nothing would check the "
+        "oracle. Give TrialPlan::reference too",
+        plan.subject, plan.variant));
+  }
+}
+
 ResolvedTrial resolve(const SubjectRegistry& registry, std::string_view subject_and_variant,
                       const std::vector<core::Assignment::Value>& problem_values,
                       const std::vector<core::Assignment::Value>& config_values) {
@@ -132,6 +141,7 @@ ResolvedTrial resolve(const SubjectRegistry& registry, std::string_view subject_
     trial.config = *preferred;
   }
   trial.plan = subject.plan(trial.problem, variant, trial.config);
+  check_plan(trial.plan);
   return trial;
 }
 

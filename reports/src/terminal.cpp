@@ -50,8 +50,8 @@ class Report {
       accesses();
       further_evidence();
       run();
+      replay();
     }
-    replay();
     return page_.text();
   }
 

@@ -5,6 +5,8 @@
 #include <exception>
 #include <variant>
 
+#include <fmt/format.h>
+
 #include "faultline/core/errors.hpp"
 #include "faultline/diagnosis/totals.hpp"
 #include "faultline/stress/captures.hpp"
@@ -16,7 +18,15 @@ core::TrialResult run_safely(core::Backend& backend, const core::TrialPlan& plan
                              const core::TrialRequest& request) {
   core::TrialResult broken;
   try {
-    return backend.run_trials(plan, request);
+    core::TrialResult result = backend.run_trials(plan, request);
+    const bool cut_short = result.skipped || stopped(request.stop) ||
+                           result.status != core::ExecutionStatus::completed;
+    if (!cut_short && result.trials < request.count) {
+      result.status = core::ExecutionStatus::error;
+      result.message = fmt::format("the {} backend ran {} of {} planned trials and did not say why",
+                                   backend.info().name, result.trials, request.count);
+    }
+    return result;
   } catch (const core::UnsupportedError& e) {
     broken.status = core::ExecutionStatus::unsupported;
     broken.message = e.what();
@@ -78,7 +88,8 @@ void add_block(core::TrialResult& into, const core::TrialResult& block, bool fre
   into.thread_instructions += block.thread_instructions;
 }
 
-bool stopped(const RunOptions& options) { return options.stop && options.stop->load(); }
+bool stopped(const std::atomic<bool>* stop) { return stop && stop->load(); }
+bool stopped(const RunOptions& options) { return stopped(options.stop); }
 
 std::string module_hash(const core::TrialPlan& plan) {
   if (!plan.program) return {};

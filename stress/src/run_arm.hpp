@@ -12,7 +12,8 @@
 
 namespace faultline::stress::detail {
 
-/// Run the request; what it throws becomes the status and message of the result.
+/// Run the request; what it throws becomes the status and message of the result, and so do
+/// fewer trials than planned where neither `stop` nor the status accounts for it.
 core::TrialResult run_safely(core::Backend& backend, const core::TrialPlan& plan,
                              const core::TrialRequest& request);
 
@@ -21,6 +22,7 @@ core::TrialResult run_safely(core::Backend& backend, const core::TrialPlan& plan
 void add_block(core::TrialResult& into, const core::TrialResult& block, bool fresh_inputs,
                std::uint32_t capture_limit);
 
+bool stopped(const std::atomic<bool>* stop);
 bool stopped(const RunOptions& options);
 
 /// The hash of the first kernel that the plan's program launches.

@@ -131,6 +131,7 @@ class Sweep {
         evidence.configs.push_back(std::move(cell.evidence));
         continue;
       }
+      kernels::check_plan(cell.plan);
       if (!null_outputs_tried) {
         null_outputs_tried = true;
         try_null_outputs(cell.plan, evidence);
@@ -146,7 +147,15 @@ class Sweep {
       if (result.failed > 0) add_captures(cell, evidence);
       result.captures.clear();  // examined, they have served
       evidence.configs.push_back(std::move(cell.evidence));
+      checkpoint(evidence);
     }
+  }
+
+  void checkpoint(const core::Evidence& evidence) const {
+    if (!options_.run.checkpoint) return;
+    core::Evidence so_far = evidence;
+    so_far.interrupted = true;
+    options_.run.checkpoint(so_far);
   }
 
   void try_null_outputs(const core::TrialPlan& plan, core::Evidence& evidence) {

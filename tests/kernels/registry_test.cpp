@@ -136,6 +136,20 @@ TEST_F(Resolve, FillsAConfigFromOneThatExists) {
   EXPECT_EQ(resolve(registry_, "toy", {}, {{"b", "4"}, {"a", "1"}}).config.line(), "a=1 b=4");
 }
 
+TEST_F(Resolve, RefusesAnOracleThatNothingChecks) {
+  Subject unchecked = make_toy("unchecked");
+  unchecked.plan = [inner = unchecked.plan](const core::Problem& problem,
+                                            const std::string& variant,
+                                            const core::Config& config) {
+    core::TrialPlan plan = inner(problem, variant, config);
+    plan.device_oracle = [](std::uint32_t) { return core::Program{}; };
+    return plan;
+  };
+  registry_.add(unchecked);
+  EXPECT_THAT(usage_error([&] { resolve(registry_, "unchecked", {}, {}); }),
+              HasSubstr("no host reference"));
+}
+
 TEST_F(Resolve, RefusesValuesOutsideTheDomains) {
   EXPECT_THAT(usage_error([&] {
                 resolve(registry_, "toy", {{"n", "0"}}, {});

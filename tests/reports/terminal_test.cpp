@@ -103,6 +103,14 @@ TEST(Terminal, NoLineIsWiderThanThePageExceptCommands) {
   }
 }
 
+TEST(Terminal, QuietIsTheVerdictAlone) {
+  for (const auto& [name, record] : samples::all()) {
+    const std::string text = render_terminal(record, {.width = 80, .verbosity = Verbosity::quiet});
+    EXPECT_EQ(text.find("Replay"), std::string::npos) << name;
+    EXPECT_EQ(text.find("faultline replay"), std::string::npos) << name;
+  }
+}
+
 TEST(Terminal, WithoutColourThereIsNothingButPrintableAsciiAndNewlines) {
   for (const auto& [name, record] : samples::all()) {
     const std::string text =

@@ -228,6 +228,40 @@ TEST_F(CampaignTest, RaceNeedsTheSimulator) {
   EXPECT_EQ(stress::run_race(model, trial, {.trials = 1, .run = {}}).arms.size(), 1u);
 }
 
+TEST_F(CampaignTest, RaceKeepsEveryFinishedScheduleInTheCheckpoint) {
+  ToyBackend model(true);
+  std::vector<std::size_t> arms;
+  stress::RaceOptions options;
+  options.run.checkpoint = [&](const core::Evidence& evidence) {
+    arms.push_back(evidence.arms.size());
+  };
+  stress::run_race(model, trial, options);
+  EXPECT_THAT(arms, testing::ElementsAre(1, 2, 3, 4));
+}
+
+TEST_F(CampaignTest, RaceCoversEveryPolicyWithEveryLateness) {
+  std::set<std::pair<core::SchedulePolicy, core::CopyLateness>> seen;
+  for (std::uint64_t i = 0; i < stress::kRaceSchedules; ++i) {
+    const core::Perturbation schedule = stress::race_schedule(i);
+    seen.insert({schedule.policy, schedule.lateness});
+    EXPECT_EQ(schedule, stress::race_schedule(i + stress::kRaceSchedules));
+  }
+  EXPECT_EQ(seen.size(), stress::kRaceSchedules);
+  ToyBackend model(true);
+  EXPECT_EQ(stress::run_race(model, trial, {.trials = 30, .run = {}}).arms.size(),
+            stress::kRaceSchedules);
+}
+
+TEST_F(CampaignTest, AnArmThatRanFewerTrialsThanPlannedIsAnError) {
+  ToyBackend backend(true);
+  backend.after = [](const core::TrialRequest& request, core::TrialResult& result) {
+    if (request.count > 1) result.trials = request.count - 1;
+  };
+  const core::Verdict verdict = diagnosis::diagnose(run(backend, 60));
+  EXPECT_EQ(verdict.outcome, Outcome::error) << verdict.summary;
+  EXPECT_THAT(verdict.summary, HasSubstr("planned trials"));
+}
+
 TEST(ReplaySeeds, GiveTheWantedInputsAtTrialZero) {
   for (std::uint64_t seed : {0ull, 1ull, 7ull, 0xdeadbeefcafef00dull}) {
     for (std::uint64_t trial : {0ull, 1ull, 99999ull}) {

@@ -125,7 +125,51 @@ TEST_F(VerifyTest, ARefusedConfigIsSkippedWithTheReason) {
   EXPECT_TRUE(evidence.configs[2].result.skipped);
   const core::Verdict verdict = diagnosis::diagnose(evidence);
   EXPECT_EQ(verdict.outcome, Outcome::pass);
-  EXPECT_THAT(verdict.summary, HasSubstr("1 skipped"));
+  EXPECT_THAT(verdict.summary, HasSubstr("1 skipped (stages=3 does not fit)"));
+}
+
+TEST_F(VerifyTest, ASweepOfWhichNothingRanIsSkippedWithTheReason) {
+  subject.plan = [](const core::Problem&, const std::string&,
+                    const core::Config& config) -> core::TrialPlan {
+    throw core::UsageError("stages=" + config.text("stages") + " does not fit");
+  };
+  const core::Verdict verdict = diagnosis::diagnose(run(right, {problem(64)}));
+  EXPECT_EQ(verdict.outcome, Outcome::skipped);
+  EXPECT_EQ(core::exit_code(verdict), core::ExitCode::skipped);
+  EXPECT_THAT(verdict.summary, HasSubstr("stages=2 does not fit"));
+}
+
+TEST_F(VerifyTest, EveryFinishedCellReachesTheCheckpoint) {
+  std::vector<core::Evidence> kept;
+  stress::VerifyOptions options;
+  options.run.checkpoint = [&](const core::Evidence& evidence) { kept.push_back(evidence); };
+  run(right, {problem(64)}, options);
+  ASSERT_EQ(kept.size(), 3u);
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    EXPECT_EQ(kept[i].configs.size(), i + 1);
+    EXPECT_TRUE(kept[i].interrupted);
+  }
+}
+
+TEST_F(VerifyTest, FewerTrialsThanPlannedAreAnErrorAndNoPass) {
+  ToyBackend backend(true);
+  backend.after = [](const core::TrialRequest&, core::TrialResult& result) { --result.trials; };
+  const core::Evidence evidence =
+      stress::run_verify(backend, subject, subject.variants[0], {problem(64)});
+  const core::Verdict verdict = diagnosis::diagnose(evidence);
+  EXPECT_EQ(verdict.outcome, Outcome::error) << verdict.summary;
+  EXPECT_THAT(verdict.summary, HasSubstr("2 of 3 planned trials"));
+}
+
+TEST_F(VerifyTest, ADeviceOracleThatNothingChecksIsRefused) {
+  subject.plan = [](const core::Problem& p, const std::string& variant,
+                    const core::Config& config) {
+    core::TrialPlan plan = toy_plan(p, variant, config);
+    plan.device_oracle = plan.program;
+    plan.reference = nullptr;
+    return plan;
+  };
+  EXPECT_THROW(run(right, {problem(64)}), core::UsageError);
 }
 
 }  // namespace

@@ -87,6 +87,10 @@ class SubjectRegistry {
   std::vector<std::unique_ptr<Subject>> subjects_;
 };
 
+/// Throws UsageError for a plan that could not be judged honestly: a device oracle and no host
+/// reference to check it against.
+void check_plan(const core::TrialPlan& plan);
+
 /// gemv and gla_decode, when this build has them (needs nvcc).
 void register_builtin_subjects(SubjectRegistry& registry);
 

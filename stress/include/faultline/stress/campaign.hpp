@@ -24,8 +24,8 @@ struct Progress {
 struct RunOptions {
   const std::atomic<bool>* stop = nullptr;        ///< set by Ctrl-C: finish the trial and return
   std::function<void(const Progress&)> progress;  ///< called from the running thread
-  /// Campaigns: the evidence so far, after each block of trials; keep it, and a crash loses no
-  /// finished trial. Costs a copy of the arms each time.
+  /// The evidence so far, after each block of trials (campaigns), cell (verify) or schedule (race);
+  /// keep it, and a crash loses no finished trial. Costs a copy of the evidence each time.
   std::function<void(const core::Evidence&)> checkpoint;
   std::uint32_t capture_limit = 16;  ///< failing trials kept per arm or config
   double timeout_s = 60.0;           ///< of one execution

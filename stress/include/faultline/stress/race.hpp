@@ -12,8 +12,13 @@
 
 namespace faultline::stress {
 
+/// Every policy with every lateness. The first four differ most.
+inline constexpr std::uint64_t kRaceSchedules = 12;
+/// Policy, lateness and name ("random_lazy") of schedule `i`; repeats after kRaceSchedules.
+core::Perturbation race_schedule(std::uint64_t i);
+
 struct RaceOptions {
-  std::uint64_t trials = 4;  ///< spread over schedule policies
+  std::uint64_t trials = 4;  ///< spread over the schedules, one each before any gets a second
   std::uint64_t seed = 1;
   core::DataMode data = core::DataMode::normal;
   core::RaceMode mode = core::RaceMode::strict;
