@@ -127,7 +127,7 @@ class BackwardLaunches {
     add(launch, {io_.decays, io_.dhT});
     add_optional(launch, io_.constants);
     add_optional(launch, io_.factors);
-    add(launch, {io_.dh, io_.du, io_.dh0});
+    add(launch, {io_.dh0});
     add_segments(launch);
     add_state_maps(launch);
     // Read only when there are several segments; a map must be of some buffer.
@@ -135,7 +135,11 @@ class BackwardLaunches {
              {io_.transitions
                   ? tile_map(*io_.transitions, options_.dtype, e_.dk, e_.dk,
                              heads_ * options_.segments, e_.dk)
-                  : rows_map(f().k, e_.dk)});
+                  : rows_map(f().k, e_.dk),
+              tile_map(io_.dh, options_.dtype, e_.dv, e_.dk, heads_ * chunks_, e_.dk,
+                       kStateColumns),
+              tile_map(io_.du, options_.dtype, e_.dv, e_.t, heads_, options_.chunk,
+                       kStateColumns)});
     return launch;
   }
 
@@ -157,7 +161,7 @@ class BackwardLaunches {
     launch.grid[0] = static_cast<std::uint32_t>(heads_ * chunks_);
     launch.block[0] = static_cast<std::uint32_t>(layout.threads());
     launch.dynamic_shared_bytes = bytes(layout.bytes());
-    add(launch, {f().v, f().beta, f().gates, f().x, io_.dq, io_.dk, io_.dv, io_.dbeta});
+    add(launch, {f().v, f().beta, f().gates, f().x, f().h, io_.dq, io_.dk, io_.dv, io_.dbeta});
     add_optional(launch, io_.dg);
     add_ints(launch, {e_.t, chunks_});
     launch.arguments.push_back(core::scalar(options_.scale));
@@ -268,8 +272,8 @@ std::vector<core::BufferSpec> backward_workspaces(const Extents& e, Dtype dtype,
   const std::int64_t n = e.chunks(chunk);
   std::vector<core::BufferSpec> buffers{
       workspace_buffer("du_partial", dtype, {e.b, e.h, e.t, e.dv}, chunk),
-      workspace_buffer("decays", Dtype::f32, {e.b, e.h, n, decay_record(static_cast<int>(chunk))},
-                       1),
+      workspace_buffer("gradient_decays", Dtype::f32,
+                       {e.b, e.h, n, decay_record(static_cast<int>(chunk))}, 1),
       workspace_buffer("dh", dtype, {e.b, e.h, n, e.dk, e.dv}, e.dk),
       workspace_buffer("du", dtype, {e.b, e.h, e.t, e.dv}, chunk),
   };
@@ -300,7 +304,7 @@ BackwardBuffers backward_buffers(const std::vector<core::BufferSpec>& buffers) {
   b.dh0 = index_of(buffers, "dh0");
   b.dg = optional("dg");
   b.du_partial = index_of(buffers, "du_partial");
-  b.decays = index_of(buffers, "decays");
+  b.decays = index_of(buffers, "gradient_decays");
   b.dh = index_of(buffers, "dh");
   b.du = index_of(buffers, "du");
   b.transitions = optional("transitions");

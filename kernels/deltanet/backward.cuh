@@ -75,6 +75,14 @@ __device__ __forceinline__ int accumulator_row(int e) { return lane_id() / 4 + e
 __device__ __forceinline__ int accumulator_column(int e) { return lane_id() % 4 * 2 + e % 2; }
 
 template <int N>
+__device__ __forceinline__ void add(float (&acc)[N][4], const float (&other)[N][4]) {
+#pragma unroll
+  for (int n = 0; n < N; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) acc[n][e] += other[n][e];
+  }
+}
+template <int N>
 __device__ __forceinline__ void clear(float (&acc)[N][4]) {
 #pragma unroll
   for (int n = 0; n < N; ++n) {
@@ -133,11 +141,6 @@ __device__ __forceinline__ void store_shared_4(uint32_t address, uint32_t x) {
   asm volatile("st.shared.u32 [%0], %1;" : : "r"(address), "r"(x) : "memory");
 }
 
-// PTX ISA: bar.sync. Barrier `id` of `threads` threads of the block; 0 is __syncthreads.
-__device__ __forceinline__ void named_barrier(int id, int threads) {
-  asm volatile("bar.sync %0, %1;" : : "r"(id), "r"(threads) : "memory");
-}
-
 // ---- local: du_partial --------------------------------------------------------------------------
 
 /// grid = B H N blocks of 2C threads; a warp owns 16 rows of P^T.
@@ -168,7 +171,9 @@ struct LocalKernel {
       copy_tile<C>(shared + 2 * kKey, do_map, DV, chunk * C, head, &full);
     }
     const int tid = static_cast<int>(threadIdx.x);
-    if (tid < C) gate_row[tid] = gates[static_cast<int64_t>(blockIdx.x) * C + tid];
+    if (shape.gated && tid < C) {
+      gate_row[tid] = gates[static_cast<int64_t>(blockIdx.x) * C + tid];
+    }
     __syncthreads();  // writers: thread 0 (barrier), C threads (gate_row); readers: all
     if (shape.gated) {
       float* record = decays + static_cast<int64_t>(blockIdx.x) * decay_record(C);
@@ -227,7 +232,7 @@ struct LocalKernel {
 
 // ---- state: dU, and dh' of every chunk ----------------------------------------------------------
 
-/// What `state` and `segments` read and write beside the tiles that come by tensor copies.
+/// What `state` and `segments` read and write beside their tiles.
 template <typename T>
 struct StateBuffers {
   const float* decays;
@@ -235,19 +240,32 @@ struct StateBuffers {
   T* transitions;    ///< [B H, segments, DK, DK], [j][i] = N_ij of a segment
   float* constants;  ///< [B H, segments, DV / 16, DK / 8, 32, 4]: accumulators as they stand
   float* factors;    ///< [B H, segments]: gamma of a segment
-  T* dh;             ///< [B, H, N, DK, DV]
-  T* du;             ///< [B, H, T, DV]
   float* dh0;
 };
 
 /// Maps {columns, T, B H} with boxes {64, C, 1}; transitions {DK, DK, B H segments}, {64, DK, 1}.
+/// To write: dh [B, H, N, DK, DV] as {DV, DK, B H N}, {16, DK, 1}; du [B, H, T, DV] with {16, C, 1}.
 struct StateMaps {
   const CUtensorMap* k;
   const CUtensorMap* w;
   const CUtensorMap* q;
   const CUtensorMap* d_o;
   const CUtensorMap* du_partial;
-  const CUtensorMap* transitions;  ///< null in `segments`
+  const CUtensorMap* transitions;
+  const CUtensorMap* dh;
+  const CUtensorMap* du;
+};
+
+/// A warp's 16 columns of a tile on their way to memory: rows of 32 bytes.
+struct ColumnSlice {
+  unsigned char* bytes;
+
+  /// 16 rows from `row` on, of which `transposed` is the A fragment of the transpose.
+  __device__ __forceinline__ void put(int row, const uint32_t (&transposed)[4]) const {
+    const int at = row + lane_id() % 8 + lane_id() / 16 * 8;
+    stmatrix_trans(shared_address(bytes) + at * (kStateColumns * 2) + lane_id() / 8 % 2 * 16,
+                   transposed[0], transposed[1], transposed[2], transposed[3]);
+  }
 };
 
 template <typename T, int DK, int DV, int C, BackwardDefect kDefect>
@@ -258,7 +276,6 @@ struct StateKernel {
   static constexpr int kKey = tile_bytes(C, DK), kValue = tile_bytes(C, DV);
   static constexpr int kDecayBytes = decay_record(C) * 4, kDecays = kLayout.decay_offset();
   static constexpr int kStage = kLayout.stage_bytes();
-  static constexpr int kOutRow = StateLayout::kOutRowBytes;
   static constexpr int kTransition = tile_bytes(DK, DK);
   static_assert(kTransition <= 2 * kStage && kDecayBytes <= 1024);
   static constexpr int kSegmentsThreads = kLayout.segments_threads();
@@ -426,7 +443,7 @@ struct StateKernel {
     return reinterpret_cast<float4*>(io.constants) + columns * (DK / 8 * kWarp) + lane_id();
   }
 
-  static __device__ __forceinline__ void add(Columns s, const float4* constant) {
+  static __device__ __forceinline__ void add_constant(Columns s, const float4* constant) {
 #pragma unroll
     for (int n = 0; n < DK / 8; ++n) {
       const float4 x = constant[n * kWarp];
@@ -508,7 +525,7 @@ struct StateKernel {
                                                     const BackwardShape& shape) {
     const Tile<DK> tile{shared_address(shared)};  // [j][i] = N_ij
     clear(s);
-    add(s, constant_of(io, place_of(head, shape.segments - 1, shape)));
+    add_constant(s, constant_of(io, place_of(head, shape.segments - 1, shape)));
 #pragma unroll 1
     for (int behind = shape.segments - 2, round_trip = 0; behind > segment;
          --behind, round_trip ^= 1) {
@@ -520,7 +537,7 @@ struct StateKernel {
       uint32_t operand[DK / 16][4];
       round(operand, s);
       if (shape.gated) multiply(s, io.factors[place]);
-      add(s, constant_of(io, place));
+      add_constant(s, constant_of(io, place));
       mbarrier_wait(arrived, round_trip);
 #pragma unroll
       for (int j = 0; j < DK; j += 16) {
@@ -543,7 +560,8 @@ struct StateKernel {
     __shared__ uint64_t full[2], arrived;
     const int head = blockIdx.y, segment = blockIdx.x;
     const int lane = lane_id(), column = warp_id() * 16;
-    const uint32_t out = shared_address(shared) + 2 * kStage + warp_id() * kLayout.out_bytes();
+    unsigned char* out = shared + 2 * kStage + warp_id() * kLayout.out_bytes();
+    const ColumnSlice dh_slice{out}, du_slice{out + DK * kStateColumns * 2};  // [DK, 16], [C, 16]
     if (threadIdx.x == 0) mbarrier_init(&arrived, 1);
     init(full);
 
@@ -563,40 +581,27 @@ struct StateKernel {
       unsigned char* stage = pipeline.stage(chunk);
       uint32_t operand[DK / 16][4], du[C / 16][4];
       round(operand, s);
-      // dh', through the warp's own shared memory to rows of 32 bytes.
+      if (lane == 0) wait_stores_read<0>();  // this warp's last stores have read its slices
+      __syncwarp();                          // readers: those stores; writers: this warp
 #pragma unroll
-      for (int d = 0; d < DK / 16; ++d) {
-        stmatrix_trans(out + (d * 16 + lane % 8 + lane / 16 * 8) * kOutRow + lane / 8 % 2 * 16,
-                       operand[d][0], operand[d][1], operand[d][2], operand[d][3]);
+      for (int d = 0; d < DK / 16; ++d) dh_slice.put(d * 16, operand[d]);
+      fence_proxy_async();  // writers: this warp (dh_slice); reader: the store
+      __syncwarp();
+      if (lane == 0) {
+        store_box(maps.dh, column, 0, head * shape.chunks + chunk, dh_slice.bytes);
+        commit_stores();
       }
-      __syncwarp();  // writers, readers: this warp
-      T* dh = io.dh + (static_cast<int64_t>(head) * shape.chunks + chunk) * DK * DV + column;
-#pragma unroll
-      for (int row = lane / 2; row < DK; row += 16) {
-        *reinterpret_cast<uint4*>(dh + row * DV + lane % 2 * 8) =
-            load_shared_16(out + row * kOutRow + lane % 2 * 16);
-      }
-
       step(s, operand, du, stage, column, true, shape.gated, scale);
-
-      // dU takes the place of du_partial, whose columns this warp alone has read, on its way.
-      const Chunk du_tile{shared_address(stage) + 3 * kKey + kValue};
 #pragma unroll
-      for (int n = 0; n < C / 16; ++n) {
-        stmatrix_trans(du_tile.address(n * 16 + lane % 8 + lane / 16 * 8, column + lane / 8 % 2 * 8),
-                       du[n][0], du[n][1], du[n][2], du[n][3]);
-      }
-      __syncwarp();  // writers, readers: this warp
-      const int valid = min(C, shape.t - chunk * C);
-      T* rows = io.du + (static_cast<int64_t>(head) * shape.t + chunk * C) * DV + column;
-#pragma unroll
-      for (int row = lane / 2; row < C; row += 16) {
-        if (row < valid) {
-          *reinterpret_cast<uint4*>(rows + row * DV + lane % 2 * 8) =
-              load_shared_16(du_tile.address(row, column + lane % 2 * 8));
-        }
+      for (int n = 0; n < C / 16; ++n) du_slice.put(n * 16, du[n]);
+      fence_proxy_async();  // writers: this warp (du_slice); reader: the store
+      __syncwarp();
+      if (lane == 0) {
+        store_box(maps.du, column, chunk * C, head, du_slice.bytes);
+        commit_stores();
       }
     }
+    if (lane == 0) wait_stores();
     if (segment == 0) {
       float* dh0 = io.dh0 + static_cast<int64_t>(head) * DK * DV;
 #pragma unroll
@@ -617,8 +622,9 @@ template <typename T>
 struct GradientBuffers {
   const T* v;
   const T* beta;
-  const float* gates;
+  const float* gates;  ///< null when not gated
   const T* x;
+  const T* h;
   T* dq;
   T* dk;
   T* dv;
@@ -640,30 +646,34 @@ struct GradientMaps {
   const CUtensorMap* du_partial;  ///< read by the dw_cross mutants alone
 };
 
-/// grid = B H N blocks of 4C threads. Half of the warps, "output", have the part that goes through
-/// O and the states, the other half, "wy", what goes through W and U; either half is a warp per 16
-/// rows of the chunk. Every product takes its left operand from the warp's own registers where a
-/// product before it left it; dS and diag(beta) E alone cross between warps, for their transposes,
-/// and the wy half's share of dK, for the sum.
+/// grid = B H N blocks of 2C threads: a warp has 16 rows of the chunk, in every product. A left
+/// operand is where the product before it left it, in the warp's own registers; X, diag(beta) E and
+/// dS alone go through shared memory, for their transposes, one after another in one place. Tiles
+/// come in the order of their use, into the places of those that are done with, so that the blocks
+/// of a multiprocessor overlap: one computes while another waits for its tiles.
 template <typename T, int DK, int DV, int C, BackwardDefect kDefect>
 struct GradientKernel {
   using Chunk = Tile<C>;
   static constexpr bool kLocalDw = lacks(kDefect, BackwardDefect::dw_cross);
   static constexpr GradientLayout kLayout{C, DK, DV, kLocalDw};
-  static constexpr int kThreads = kLayout.threads(), kHalf = kThreads / 2;
-  static constexpr int kBlocksPerSm = DK == 64 && DV == 64 ? 2 : 1;
+  static constexpr int kThreads = kLayout.threads();
   static constexpr int kKey = kLayout.key(), kValue = kLayout.value(), kState = kLayout.state();
-  static constexpr int kW = kLayout.w(), kU = kLayout.u(), kDu = kLayout.du(), kK = kLayout.k(),
-                       kQ = kLayout.q(), kDo = kLayout.d_o(), kVNew = kLayout.v_new(),
-                       kH = kLayout.h(), kDh = kLayout.dh(), kX = kLayout.x(), kDs = kLayout.ds(),
-                       kBetaE = kLayout.beta_e(), kDuPartial = kLayout.du_partial();
-  static_assert(C * DK * 4 <= kK, "the wy half's dK in the place of W, U and dU");
+  static constexpr int kSquare = kLayout.square_at(), kDuPartial = kLayout.du_partial_at();
+
+  /// Places of tiles, and what stands there, in this order.
+  static constexpr int kStatePlace = 0;                     // h, then dh'
+  static constexpr int kKPlace = kLayout.k_at();            // K
+  static constexpr int kFirstPlace = kLayout.first_at();    // dU, then dO
+  static constexpr int kKeyPlace = kLayout.key_at();        // W, then Q
+  static constexpr int kValuePlace = kLayout.value_at();    // U, then v_new
+
+  /// Barriers of the copies, each for one phase. Arrivals: thread 0 and the bytes; waited on by all.
+  enum Arrival { kDuArrived, kHAndK, kWAndU, kDoArrived, kVNewArrived, kQArrived, kDhArrived, kArrivals };
 
   struct Rows {
     float gate[C], beta[C];
-    float output[C];  ///< rowsum(Q . dQ) - rowsum(K . (dk_partial + dk_corr))
-    float wy[C];      ///< the wy half's part of dG
-    float rho[C];     ///< rowsum(K . dk_corr)
+    float dG[C];
+    float rho[C];          ///< rowsum(K . dk_corr)
     float states[C / 16];  ///< parts of <dh', h>
   };
 
@@ -776,179 +786,93 @@ struct GradientKernel {
     store_shared_4(pair_address(tile, row + 8, at + 8), a[3]);
   }
 
-  static __device__ __forceinline__ void run(const GradientMaps& maps, const GradientBuffers<T>& io,
-                                             float scale, const BackwardShape& shape) {
-    extern __shared__ __align__(1024) unsigned char shared[];
-    __shared__ Rows rows;
-    __shared__ uint64_t full[3];
-    const int tid = static_cast<int>(threadIdx.x);
-    const int head = blockIdx.x / shape.chunks, chunk = blockIdx.x % shape.chunks;
-    const int first_row = chunk * C, valid = min(C, shape.t - first_row);
-    const int64_t first = static_cast<int64_t>(head) * shape.t + first_row;
-
-    if (tid == 0) {
-      for (uint64_t& barrier : full) mbarrier_init(&barrier, 1);
-      fence_mbarrier_init();
-      const auto chunk_tile = [&](int at, const CUtensorMap* map, int columns, uint64_t* barrier) {
-        copy_tile<C>(shared + at, map, columns, first_row, head, barrier);
-      };
-      mbarrier_arrive_expect(&full[0], (3 + kLocalDw) * kValue);
-      chunk_tile(kDo, maps.d_o, DV, &full[0]);
-      chunk_tile(kVNew, maps.v_new, DV, &full[0]);
-      chunk_tile(kDu, maps.du, DV, &full[0]);
-      if (kLocalDw) chunk_tile(kDuPartial, maps.du_partial, DV, &full[0]);
-      mbarrier_arrive_expect(&full[1], kState + kKey);
-      copy_tile<DK>(shared + kH, maps.h, DV, 0, static_cast<int>(blockIdx.x), &full[1]);
-      chunk_tile(kK, maps.k, DK, &full[1]);
-      mbarrier_arrive_expect(&full[2], kState + 2 * kKey + kValue);
-      copy_tile<DK>(shared + kDh, maps.dh, DV, 0, static_cast<int>(blockIdx.x), &full[2]);
-      chunk_tile(kQ, maps.q, DK, &full[2]);
-      chunk_tile(kW, maps.w, DK, &full[2]);
-      chunk_tile(kU, maps.u, DV, &full[2]);
-    }
-    if (tid < C) {
-      rows.gate[tid] = io.gates[static_cast<int64_t>(blockIdx.x) * C + tid];
-      rows.beta[tid] = tid < valid ? to_float(io.beta[first + tid]) : 0.0f;
-    }
-    const Chunk x{shared_address(shared + kX)};
-    for (int i = tid; i < C * (C / 8); i += kThreads) {  // X, rows of C elements
-      const int row = i / (C / 8), column = i % (C / 8) * 8;
-      uint4 bits = make_uint4(0, 0, 0, 0);
-      if (row < valid) bits = *reinterpret_cast<const uint4*>(io.x + (first + row) * C + column);
-      store_shared_16(x.address(row, column), bits);
-    }
-    __syncthreads();  // writers: thread 0 (barriers), C threads (rows), all (X); readers: all
-
-    const int block = warp_id() % (C / 16) * 16;         // rows of the warp
-    if (warp_id() < C / 16) {
-      output(shared, rows, full, io, first, valid, block, scale, shape);
-    } else {
-      wy(shared, rows, full, io, first, valid, block, shape);
-    }
-  }
-
-  static __device__ __forceinline__ void output(unsigned char* shared, Rows& rows, uint64_t* full,
-                                                const GradientBuffers<T>& io, int64_t first,
-                                                int valid, int block, float scale,
-                                                const BackwardShape& shape) {
-    const uint32_t base = shared_address(shared);
-    const Chunk k{base + kK}, q{base + kQ}, d_o{base + kDo}, v_new{base + kVNew}, ds{base + kDs};
-    const Tile<DK> h{base + kH}, dh{base + kDh};
-    const float2 gate = at(rows.gate, block);
-
-    mbarrier_wait(&full[0], 0);                 // copies: dO, v_new
-    uint32_t ds_operand[C / 16][4];             // dS [16 rows i, C]
-    {
-      float p[C / 8][4] = {};
-#pragma unroll
-      for (int d = 0; d < DV; d += 16) {
-        uint32_t a[4];
-        d_o.load_a(a, block, d);
-#pragma unroll
-        for (int j = 0; j < C; j += 16) {
-          if (j > block) continue;
-          uint32_t b[4];
-          v_new.load_b_trans(b, d, j);
-          mma_pair<T>(p[j / 8], p[j / 8 + 1], a, b);
-        }
-      }
-#pragma unroll
-      for (int j = 0; j < C; j += 16) {
-        if (j > block) continue;
-#pragma unroll
-        for (int n = j / 8; n < j / 8 + 2; ++n) {
-#pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            const int i = block + accumulator_row(e), column = n * 8 + accumulator_column(e);
-            float factor = column > i ? 0.0f : scale;
-            if (shape.gated) factor *= decay_between(e < 2 ? gate.x : gate.y, rows.gate[column]);
-            p[n][e] = column > i ? 0.0f : p[n][e] * factor;
-          }
-        }
-        as_operand<T>(ds_operand[j / 16], p[j / 8], p[j / 8 + 1]);
-        keep(ds, ds_operand[j / 16], block, j);
-      }
-    }
-    named_barrier(1, kHalf);  // writers, readers: the output half (dS)
-
-    float acc[DK / 8][4] = {};                  // dQ [16, DK]
-    mbarrier_wait(&full[1], 0);                 // copies: h, K
-    product_trans<DV>(acc, d_o, h, block);
-    if (shape.gated) {
-      multiply(acc, make_float2(scale * exp_of(gate.x), scale * exp_of(gate.y)));
-    } else {
-      multiply(acc, scale);
-    }
-    product_of_lower(acc, ds_operand, k, block);
-    store_rows<T>(io.dq + (first + block) * DK, DK, valid - block, acc);
-    mbarrier_wait(&full[2], 0);                 // copies: dh', Q
-    float2 dg = make_float2(0.0f, 0.0f);
-    if (shape.gated) dg = row_dot(acc, q, block);
-
-    clear(acc);                        // dk_corr, then + dk_partial [16 rows j, DK]
-    if (!lacks(kDefect, BackwardDefect::dk_corr)) {
-      product_trans<DV>(acc, v_new, dh, block);
-    }
-    if (shape.gated) {
-      const float last = rows.gate[C - 1];
-      multiply(acc, make_float2(decay_between(last, gate.x), decay_between(last, gate.y)));
-      put(rows.rho, block, row_dot(acc, k, block));
-    }
-    product_of_upper(acc, ds, q, block);
-    if (shape.gated) {
-      const float2 dot = row_dot(acc, k, block);
-      put(rows.output, block, make_float2(dg.x - dot.x, dg.y - dot.y));
-      float sum = 0.0f;                         // <dh', h>: the two tiles are laid out alike
-      for (int i = static_cast<int>(threadIdx.x); i < kState / 16; i += kHalf) {
-        const uint4 left = load_shared_16(h.base + i * 16), right = load_shared_16(dh.base + i * 16);
-        sum += dot_of_pair(left.x, right.x) + dot_of_pair(left.y, right.y) +
-               dot_of_pair(left.z, right.z) + dot_of_pair(left.w, right.w);
-      }
-#pragma unroll
-      for (int distance = 16; distance > 0; distance /= 2) {
-        sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-      }
-      if (lane_id() == 0) rows.states[warp_id()] = sum;
-    }
-    __syncthreads();  // writers: the wy half (its dK, wy), this half (output, rho, states)
-    const float4* share = reinterpret_cast<const float4*>(shared) + block / 16 * (DK / 8 * kWarp);
-#pragma unroll
-    for (int n = 0; n < DK / 8; ++n) {
-      const float4 y = share[n * kWarp + lane_id()];
-      acc[n][0] += y.x;
-      acc[n][1] += y.y;
-      acc[n][2] += y.z;
-      acc[n][3] += y.w;
-    }
-    store_rows<T>(io.dk + (first + block) * DK, DK, valid - block, acc);
-  }
-
   static __device__ __forceinline__ float dot_of_pair(uint32_t x, uint32_t y) {
     const float2 a = unpack<T>(x), b = unpack<T>(y);
     return a.x * b.x + a.y * b.y;
   }
 
-  static __device__ __forceinline__ void wy(unsigned char* shared, Rows& rows, uint64_t* full,
-                                            const GradientBuffers<T>& io, int64_t first, int valid,
-                                            int block, const BackwardShape& shape) {
+  /// The copies of one chunk's tiles. By one thread.
+  struct Loader {
+    unsigned char* shared;
+    uint64_t* arrived;
+    int first_row, head;
+
+    __device__ __forceinline__ void expect(Arrival barrier, int bytes) const {
+      mbarrier_arrive_expect(&arrived[barrier], bytes);
+    }
+    __device__ __forceinline__ void rows(int place, const CUtensorMap* map, int columns,
+                                         Arrival barrier) const {
+      copy_tile<C>(shared + place, map, columns, first_row, head, &arrived[barrier]);
+    }
+    __device__ __forceinline__ void state(const CUtensorMap* map, Arrival barrier) const {
+      copy_tile<DK>(shared + kStatePlace, map, DV, 0, static_cast<int>(blockIdx.x),
+                    &arrived[barrier]);
+    }
+  };
+
+  static __device__ __forceinline__ void run(const GradientMaps& maps, const GradientBuffers<T>& io,
+                                             float scale, const BackwardShape& shape) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    __shared__ Rows rows;
+    __shared__ uint64_t arrived[kArrivals];
+    const int tid = static_cast<int>(threadIdx.x);
+    const int head = blockIdx.x / shape.chunks, chunk = blockIdx.x % shape.chunks;
+    const int first_row = chunk * C, valid = min(C, shape.t - first_row);
+    const int64_t first = static_cast<int64_t>(head) * shape.t + first_row;
     const uint32_t base = shared_address(shared);
-    const Chunk k{base + kK}, w{base + kW}, u{base + kU}, du{base + kDu}, x{base + kX},
-        beta_e{base + kBetaE};
-    const Tile<DK> h{base + kH};
+    const Tile<DK> state{base + kStatePlace};
+    const Chunk k{base + kKPlace}, first_tile{base + kFirstPlace}, key_tile{base + kKeyPlace},
+        value_tile{base + kValuePlace}, square{base + kSquare};
+    const Loader loader{shared, arrived, first_row, head};
+
+    if (tid == 0) {
+      for (uint64_t& barrier : arrived) mbarrier_init(&barrier, 1);
+      fence_mbarrier_init();
+      loader.expect(kDuArrived, (1 + kLocalDw) * kValue);
+      loader.rows(kFirstPlace, maps.du, DV, kDuArrived);
+      if (kLocalDw) loader.rows(kDuPartial, maps.du_partial, DV, kDuArrived);
+      loader.expect(kHAndK, kState + kKey);
+      loader.state(maps.h, kHAndK);
+      loader.rows(kKPlace, maps.k, DK, kHAndK);
+      loader.expect(kWAndU, kKey + kValue);
+      loader.rows(kKeyPlace, maps.w, DK, kWAndU);
+      loader.rows(kValuePlace, maps.u, DV, kWAndU);
+    }
+    if (tid < C) {
+      rows.gate[tid] =
+          shape.gated ? io.gates[static_cast<int64_t>(blockIdx.x) * C + tid] : 0.0f;
+      rows.beta[tid] = tid < valid ? to_float(io.beta[first + tid]) : 0.0f;
+    }
+    for (int i = tid; i < C * (C / 8); i += kThreads) {  // X, rows of C elements
+      const int row = i / (C / 8), column = i % (C / 8) * 8;
+      uint4 bits = make_uint4(0, 0, 0, 0);
+      if (row < valid) bits = *reinterpret_cast<const uint4*>(io.x + (first + row) * C + column);
+      store_shared_16(square.address(row, column), bits);
+    }
+    __syncthreads();  // writers: thread 0 (barriers), C threads (rows), all (X); readers: all
+
+    const int block = warp_id() * 16, low = block + lane_id() / 4;
     const float2 gate = at(rows.gate, block), beta = at(rows.beta, block);
     float2 decay = make_float2(1.0f, 1.0f);
     if (shape.gated) decay = make_float2(exp_of(gate.x), exp_of(gate.y));
-    float2 dbeta;
+    float2 dbeta, dG;                                    // of the lane's two rows
 
-    mbarrier_wait(&full[0], 0);                 // copies: dU
-    uint32_t r_v[DV / 16][4];                   // R_v [16, DV]
+    // ---- R_v = X^T dU, dV ----
+    uint32_t r_v[DV / 16][4];                            // [16 rows, DV]
+    uint32_t local_r_v[kLocalDw ? DV / 16 : 1][4];       // X^T du_partial
+    mbarrier_wait(&arrived[kDuArrived], 0);
     {
       float acc[DV / 8][4] = {};
-      product_of_upper(acc, x, du, block);      // X^T dU
+      if constexpr (kLocalDw) {
+        product_of_upper(acc, square, Chunk{base + kDuPartial}, block);
+#pragma unroll
+        for (int n = 0; n < DV / 16; ++n) as_operand<T>(local_r_v[n], acc[2 * n], acc[2 * n + 1]);
+        clear(acc);
+      }
+      product_of_upper(acc, square, first_tile, block);
 #pragma unroll
       for (int n = 0; n < DV / 16; ++n) as_operand<T>(r_v[n], acc[2 * n], acc[2 * n + 1]);
-      float2 sum = make_float2(0.0f, 0.0f);     // rowsum(R_v . V)
-      const int low = block + lane_id() / 4;
+      float2 sum = make_float2(0.0f, 0.0f);              // rowsum(R_v . V)
 #pragma unroll
       for (int n = 0; n < DV / 8; ++n) {
         const T* v = io.v + (first + low) * DV + n * 8 + lane_id() % 4 * 2;
@@ -965,45 +889,119 @@ struct GradientKernel {
       multiply(acc, beta);
       store_rows<T>(io.dv + (first + block) * DV, DV, valid - block, acc);
     }
+    fence_proxy_async();  // this thread's reads of dU before the copy of dO
+    __syncthreads();      // readers of dU, X: all; writers in their places: a copy, all (beta E)
+    if (tid == 0) {
+      loader.expect(kDoArrived, kValue);
+      loader.rows(kFirstPlace, maps.d_o, DV, kDoArrived);
+    }
 
-    float acc[DK / 8][4] = {};                  // R_w, then this half's dK [16, DK]
+    // ---- R_w = -R_v h^T, dk_wu ----
+    float dk[DK / 8][4] = {};                            // R_w, then dK [16 rows, DK]
     uint32_t r_w[DK / 16][4];
-    mbarrier_wait(&full[1], 0);                 // copies: h, K
-    {
-      uint32_t left[DV / 16][4];                // R_v, where dW lacks nothing
-      if constexpr (kLocalDw) {
-        float local[DV / 8][4] = {};
-        product_of_upper(local, x, Chunk{base + kDuPartial}, block);
+    mbarrier_wait(&arrived[kHAndK], 0);
 #pragma unroll
-        for (int n = 0; n < DV / 16; ++n) as_operand<T>(left[n], local[2 * n], local[2 * n + 1]);
+    for (int d = 0; d < DV; d += 16) {
+      uint32_t minus[4];
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        minus[e] = (kLocalDw ? local_r_v[kLocalDw ? d / 16 : 0][e] : r_v[d / 16][e]) ^ 0x80008000u;
       }
 #pragma unroll
-      for (int d = 0; d < DV; d += 16) {        // -R_v h^T
-        uint32_t minus[4];
-#pragma unroll
-        for (int e = 0; e < 4; ++e) minus[e] = (kLocalDw ? left : r_v)[d / 16][e] ^ 0x80008000u;
-#pragma unroll
-        for (int n = 0; n < DK; n += 16) {
-          uint32_t b[4];
-          h.load_b_trans(b, d, n);
-          mma_pair<T>(acc[n / 8], acc[n / 8 + 1], minus, b);
-        }
+      for (int n = 0; n < DK; n += 16) {
+        uint32_t b[4];
+        state.load_b_trans(b, d, n);
+        mma_pair<T>(dk[n / 8], dk[n / 8 + 1], minus, b);
       }
     }
 #pragma unroll
-    for (int n = 0; n < DK / 16; ++n) as_operand<T>(r_w[n], acc[2 * n], acc[2 * n + 1]);
-    const float2 key_dot = row_dot(acc, k, block);       // rowsum(R_w . K)
+    for (int n = 0; n < DK / 16; ++n) as_operand<T>(r_w[n], dk[2 * n], dk[2 * n + 1]);
+    const float2 key_dot = row_dot(dk, k, block);        // rowsum(R_w . K)
     dbeta.x += decay.x * key_dot.x;
     dbeta.y += decay.y * key_dot.y;
-    float2 dg = make_float2(beta.x * decay.x * key_dot.x, beta.y * decay.y * key_dot.y);
-    multiply(acc, make_float2(beta.x * decay.x, beta.y * decay.y));  // dk_wu
+    dG = make_float2(beta.x * decay.x * key_dot.x, beta.y * decay.y * key_dot.y);
+    multiply(dk, make_float2(beta.x * decay.x, beta.y * decay.y));
 
-    mbarrier_wait(&full[2], 0);                 // copies: W, U
+    // ---- E = -slt(R_w W^T + R_v U^T) . Gamma, dk_A ----
+    mbarrier_wait(&arrived[kWAndU], 0);
+    uint32_t e_operand[C / 16][4];                       // E [16 rows i, C]
     if (!lacks(kDefect, BackwardDefect::a_inv)) {
-      uint32_t e_operand[C / 16][4];            // E [16 rows i, C]
-      float m[C / 8][4] = {};                   // R_w W^T + R_v U^T = -dM
-      square_product<DK>(m, r_w, w, block);
-      square_product<DV>(m, r_v, u, block);
+      float m[C / 8][4] = {};
+      square_product<DK>(m, r_w, key_tile, block);
+      square_product<DV>(m, r_v, value_tile, block);
+#pragma unroll
+      for (int j = 0; j < C; j += 16) {
+        if (j > block) continue;
+        float scaled[2][4];                              // diag(beta) E
+#pragma unroll
+        for (int n = 0; n < 2; ++n) {
+          float(&x)[4] = m[j / 8 + n];
+#pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            const int i = block + accumulator_row(e), column = j + n * 8 + accumulator_column(e);
+            float factor = -1.0f;
+            if (shape.gated) factor = -decay_between(e < 2 ? gate.x : gate.y, rows.gate[column]);
+            x[e] = column < i ? x[e] * factor : 0.0f;
+            scaled[n][e] = x[e] * (e < 2 ? beta.x : beta.y);
+          }
+        }
+        as_operand<T>(e_operand[j / 16], m[j / 8], m[j / 8 + 1]);
+        uint32_t packed[4];
+        as_operand<T>(packed, scaled[0], scaled[1]);
+        keep(square, packed, block, j);
+      }
+    }
+    fence_proxy_async();  // this thread's reads of W and U before the copies of Q and v_new
+    __syncthreads();      // writers: all (beta E); readers: all. And W's and U's readers are done
+    if (tid == 0) {
+      loader.expect(kVNewArrived, kValue);
+      loader.rows(kValuePlace, maps.v_new, DV, kVNewArrived);
+      loader.expect(kQArrived, kKey);
+      loader.rows(kKeyPlace, maps.q, DK, kQArrived);
+    }
+    if (!lacks(kDefect, BackwardDefect::a_inv)) {
+      float part[DK / 8][4] = {};                        // E K
+      product_of_lower(part, e_operand, k, block);
+      const float2 own = row_dot(part, k, block);        // dbeta_A
+      dbeta.x += own.x;
+      dbeta.y += own.y;
+      dG.x += beta.x * own.x;
+      dG.y += beta.y * own.y;
+      multiply(part, beta);
+      add(dk, part);
+      clear(part);                                       // (diag(beta) E)^T K
+      product_of_upper(part, square, k, block);
+      if (shape.gated) {
+        const float2 other = row_dot(part, k, block);
+        dG.x -= other.x;
+        dG.y -= other.y;
+      }
+      add(dk, part);
+    }
+    if (lane_id() % 4 == 0) {
+      if (low < valid) io.dbeta[first + low] = dbeta.x;
+      if (low + 8 < valid) io.dbeta[first + low + 8] = dbeta.y;
+    }
+    __syncthreads();  // readers: all (beta E); writers in its place: all (dS)
+
+    // ---- dS = s tril(dO v_new^T) . Gamma ----
+    mbarrier_wait(&arrived[kDoArrived], 0);
+    mbarrier_wait(&arrived[kVNewArrived], 0);
+    uint32_t ds[C / 16][4];                              // [16 rows i, C]
+    {
+      float p[C / 8][4] = {};
+#pragma unroll
+      for (int d = 0; d < DV; d += 16) {
+        uint32_t a[4];
+        first_tile.load_a(a, block, d);
+#pragma unroll
+        for (int j = 0; j < C; j += 16) {
+          if (j > block) continue;
+          uint32_t b[4];
+          value_tile.load_b_trans(b, d, j);
+          mma_pair<T>(p[j / 8], p[j / 8 + 1], a, b);
+        }
+      }
 #pragma unroll
       for (int j = 0; j < C; j += 16) {
         if (j > block) continue;
@@ -1012,66 +1010,78 @@ struct GradientKernel {
 #pragma unroll
           for (int e = 0; e < 4; ++e) {
             const int i = block + accumulator_row(e), column = n * 8 + accumulator_column(e);
-            float factor = -1.0f;
-            if (shape.gated) factor = -decay_between(e < 2 ? gate.x : gate.y, rows.gate[column]);
-            m[n][e] = column < i ? m[n][e] * factor : 0.0f;
+            float factor = scale;
+            if (shape.gated) factor *= decay_between(e < 2 ? gate.x : gate.y, rows.gate[column]);
+            p[n][e] = column <= i ? p[n][e] * factor : 0.0f;
           }
         }
-        as_operand<T>(e_operand[j / 16], m[j / 8], m[j / 8 + 1]);
-        float scaled[2][4];
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          scaled[0][e] = m[j / 8][e] * (e < 2 ? beta.x : beta.y);
-          scaled[1][e] = m[j / 8 + 1][e] * (e < 2 ? beta.x : beta.y);
-        }
-        uint32_t packed[4];
-        as_operand<T>(packed, scaled[0], scaled[1]);
-        keep(beta_e, packed, block, j);
+        as_operand<T>(ds[j / 16], p[j / 8], p[j / 8 + 1]);
+        keep(square, ds[j / 16], block, j);
       }
-      named_barrier(2, kHalf);  // writers, readers: the wy half (diag(beta) E); W, U, dU are read
+    }
 
-      float part[DK / 8][4] = {};               // E K
-      product_of_lower(part, e_operand, k, block);
-      const float2 own = row_dot(part, k, block);        // dbeta_A
-      dbeta.x += own.x;
-      dbeta.y += own.y;
-      dg.x += beta.x * own.x;
-      dg.y += beta.y * own.y;
-#pragma unroll
-      for (int n = 0; n < DK / 8; ++n) {
-        acc[n][0] = fmaf(beta.x, part[n][0], acc[n][0]);
-        acc[n][1] = fmaf(beta.x, part[n][1], acc[n][1]);
-        acc[n][2] = fmaf(beta.y, part[n][2], acc[n][2]);
-        acc[n][3] = fmaf(beta.y, part[n][3], acc[n][3]);
+    // ---- dQ = s diag(e^G) dO h^T + dS K ----
+    {
+      float dq[DK / 8][4] = {};
+      product_trans<DV>(dq, first_tile, state, block);
+      multiply(dq, make_float2(scale * decay.x, scale * decay.y));
+      fence_proxy_async();  // this thread's reads of h before the copy of dh'
+      __syncthreads();      // writers: all (dS); readers: all. And h's readers are done
+      if (tid == 0) {
+        loader.expect(kDhArrived, kState);
+        loader.state(maps.dh, kDhArrived);
       }
-      clear(part);                     // (diag(beta) E)^T K
-      product_of_upper(part, beta_e, k, block);
+      product_of_lower(dq, ds, k, block);
+      store_rows<T>(io.dq + (first + block) * DK, DK, valid - block, dq);
+      mbarrier_wait(&arrived[kQArrived], 0);
       if (shape.gated) {
-        const float2 other = row_dot(part, k, block);
-        dg.x -= other.x;
-        dg.y -= other.y;
+        const float2 dot = row_dot(dq, key_tile, block);
+        dG.x += dot.x;
+        dG.y += dot.y;
       }
-#pragma unroll
-      for (int n = 0; n < DK / 8; ++n) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) acc[n][e] += part[n][e];
-      }
-    } else {
-      named_barrier(2, kHalf);  // readers of W, U, dU: the wy half; writers in their place: the same
     }
-    float4* share = reinterpret_cast<float4*>(shared) + block / 16 * (DK / 8 * kWarp);
+
+    // ---- dk_partial = dS^T Q, dk_corr = diag(e^(G_n - G)) v_new dh'^T ----
+    float part[DK / 8][4] = {};
+    product_of_upper(part, square, key_tile, block);
+    mbarrier_wait(&arrived[kDhArrived], 0);
+    if (shape.gated) {
+      const float2 dot = row_dot(part, k, block);
+      dG.x -= dot.x;
+      dG.y -= dot.y;
+      add(dk, part);
+      clear(part);
+    }
+    if (!lacks(kDefect, BackwardDefect::dk_corr)) {
+      product_trans<DV>(part, value_tile, state, block);
+    }
+    if (shape.gated) {
+      const float last = rows.gate[C - 1];
+      multiply(part, make_float2(decay_between(last, gate.x), decay_between(last, gate.y)));
+      const float2 rho = row_dot(part, k, block);
+      put(rows.rho, block, rho);
+      put(rows.dG, block, make_float2(dG.x - rho.x, dG.y - rho.y));
+    }
+    add(dk, part);
+    store_rows<T>(io.dk + (first + block) * DK, DK, valid - block, dk);
+
+    if (!shape.gated) return;
+    float sum = 0.0f;                                    // <dh', h>
+    const T* h = io.h + static_cast<int64_t>(blockIdx.x) * (DK * DV);
+    for (int i = tid; i < DK * DV / 8; i += kThreads) {
+      const int row = i / (DV / 8), column = i % (DV / 8) * 8;
+      const uint4 left = load_shared_16(state.address(row, column));
+      const uint4 right = *reinterpret_cast<const uint4*>(h + row * DV + column);
+      sum += dot_of_pair(left.x, right.x) + dot_of_pair(left.y, right.y) +
+             dot_of_pair(left.z, right.z) + dot_of_pair(left.w, right.w);
+    }
 #pragma unroll
-    for (int n = 0; n < DK / 8; ++n) {
-      share[n * kWarp + lane_id()] = make_float4(acc[n][0], acc[n][1], acc[n][2], acc[n][3]);
+    for (int distance = kWarp / 2; distance > 0; distance /= 2) {
+      sum += __shfl_xor_sync(0xffffffffu, sum, distance);
     }
-    if (lane_id() % 4 == 0) {
-      const int low = block + lane_id() / 4;
-      if (low < valid) io.dbeta[first + low] = dbeta.x;
-      if (low + 8 < valid) io.dbeta[first + low + 8] = dbeta.y;
-    }
-    if (shape.gated) put(rows.wy, block, dg);
-    __syncthreads();  // writers: this half (its dK, wy), the output half (output, rho, states)
-    if (shape.gated && block == 0) sum_from_behind(io.dg + first, rows, valid);
+    if (lane_id() == 0) rows.states[warp_id()] = sum;
+    __syncthreads();  // writers: all warps (dG, rho, states); readers: the first warp
+    if (warp_id() == 0) sum_from_behind(io.dg + first, rows, valid);
   }
 
   /// dg_i = sum over j >= i of dG_j, by one warp.
@@ -1091,7 +1101,7 @@ struct GradientKernel {
 #pragma unroll
     for (int base = C - kWarp; base >= 0; base -= kWarp) {
       const int i = base + lane_id();
-      float sum = i < valid ? rows.output[i] + rows.wy[i] : 0.0f;
+      float sum = i < valid ? rows.dG[i] : 0.0f;
       if (i == valid - 1) sum += at_end;
       if (!lacks(kDefect, BackwardDefect::no_reverse_cumsum)) {
 #pragma unroll
@@ -1130,29 +1140,31 @@ struct GradientKernel {
       const __grid_constant__ CUtensorMap du_partial_map) {                                       \
     using namespace faultline::kernels::deltanet;                                                 \
     StateKernel<T, DK, DV, CHUNK, BackwardDefect::none>::segments(                                \
-        {&k_map, &w_map, &q_map, &do_map, &du_partial_map, nullptr},                              \
-        {decays, dhT, transitions, constants, factors, nullptr, nullptr, nullptr}, scale,         \
+        {&k_map, &w_map, &q_map, &do_map, &du_partial_map, nullptr, nullptr, nullptr},            \
+        {decays, dhT, transitions, constants, factors, nullptr}, scale,                           \
         {t, chunks, segments, segment_chunks, gated});                                            \
   }
 
 #define FAULTLINE_DELTANET_STATE(NAME, T, DK, DV, CHUNK, DEFECT)                                  \
   extern "C" __global__ void __launch_bounds__(2 * DV) NAME(                                      \
-      const float* decays, const float* dhT, float* constants, float* factors, T* dh, T* du,      \
-      float* dh0, int t, int chunks, int segments, int segment_chunks, int gated, float scale,    \
+      const float* decays, const float* dhT, float* constants, float* factors, float* dh0, int t, \
+      int chunks, int segments, int segment_chunks, int gated, float scale,                       \
       const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,       \
       const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap do_map,      \
       const __grid_constant__ CUtensorMap du_partial_map,                                         \
-      const __grid_constant__ CUtensorMap transitions_map) {                                      \
+      const __grid_constant__ CUtensorMap transitions_map,                                        \
+      const __grid_constant__ CUtensorMap dh_map, const __grid_constant__ CUtensorMap du_map) {   \
     using namespace faultline::kernels::deltanet;                                                 \
     StateKernel<T, DK, DV, CHUNK, BackwardDefect::DEFECT>::state(                                 \
-        {&k_map, &w_map, &q_map, &do_map, &du_partial_map, &transitions_map},                     \
-        {decays, dhT, nullptr, constants, factors, dh, du, dh0}, scale,                           \
+        {&k_map, &w_map, &q_map, &do_map, &du_partial_map, &transitions_map, &dh_map, &du_map},   \
+        {decays, dhT, nullptr, constants, factors, dh0}, scale,                                   \
         {t, chunks, segments, segment_chunks, gated});                                            \
   }
 
 #define FAULTLINE_DELTANET_GRADIENTS(NAME, T, DK, DV, CHUNK, DEFECT)                              \
-  extern "C" __global__ void __launch_bounds__(4 * CHUNK, DK + DV == 128 ? 2 : 1) NAME(           \
-      const T* v, const T* beta, const float* gates, const T* x, T* dq, T* dk, T* dv,             \
+  extern "C" __global__ void __launch_bounds__(2 * CHUNK, (DK + DV == 128 ? 3 : 2) * 64 / CHUNK)   \
+  NAME(                                                                                           \
+      const T* v, const T* beta, const float* gates, const T* x, const T* h, T* dq, T* dk, T* dv, \
       float* dbeta, float* dg, int t, int chunks, float scale,                                    \
       const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,       \
       const __grid_constant__ CUtensorMap do_map, const __grid_constant__ CUtensorMap v_new_map,  \
@@ -1164,7 +1176,7 @@ struct GradientKernel {
     GradientKernel<T, DK, DV, CHUNK, BackwardDefect::DEFECT>::run(                                \
         {&q_map, &k_map, &do_map, &v_new_map, &w_map, &u_map, &h_map, &dh_map, &du_map,           \
          &du_partial_map},                                                                        \
-        {v, beta, gates, x, dq, dk, dv, dbeta, dg}, scale,                                        \
+        {v, beta, gates, x, h, dq, dk, dv, dbeta, dg}, scale,                                     \
         {t, chunks, 1, chunks, dg != nullptr});                                                   \
   }
 

@@ -39,7 +39,7 @@ std::int64_t default_segments(std::int64_t heads, std::int64_t chunks);
 /// Chunks of a segment; the last may have fewer.
 std::int64_t chunks_per_segment(std::int64_t chunks, std::int64_t segments);
 
-/// du_partial [B,H,T,DV], decays [B,H,N,2C+4] fp32, dh [B,H,N,DK,DV], du [B,H,T,DV]; of several
+/// du_partial [B,H,T,DV], gradient_decays [B,H,N,2C+4] fp32, dh [B,H,N,DK,DV], du [B,H,T,DV]; of several
 /// segments also transitions, constants and factors.
 std::vector<core::BufferSpec> backward_workspaces(const Extents& extents, core::Dtype dtype,
                                                   std::int64_t chunk, std::int64_t segments);

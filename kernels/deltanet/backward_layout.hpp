@@ -25,16 +25,14 @@ FAULTLINE_HD constexpr int local_shared_bytes(int chunk, int dk, int dv) {
 }
 
 /// Shared memory of `segments` and `state`: two stages, each K, W, Q, dO, du_partial and the decays;
-/// in `state` then each warp's columns of dh' on their way to memory, [DK][16] in rows padded to 48
-/// bytes, so that eight of them lie in different banks.
+/// in `state` then each warp's columns of dh' and dU on their way to memory, [DK, 16] and [C, 16].
 struct StateLayout {
   int chunk, dk, dv;
-  static constexpr int kOutRowBytes = 48;
   FAULTLINE_HD constexpr int decay_offset() const {
     return 3 * tile_bytes(chunk, dk) + 2 * tile_bytes(chunk, dv);
   }
   FAULTLINE_HD constexpr int stage_bytes() const { return decay_offset() + 1024; }
-  FAULTLINE_HD constexpr int out_bytes() const { return dk * kOutRowBytes; }
+  FAULTLINE_HD constexpr int out_bytes() const { return (dk + chunk) * kStateColumns * 2; }
   FAULTLINE_HD constexpr int segments_bytes() const { return 2 * stage_bytes(); }
   FAULTLINE_HD constexpr int state_bytes() const {
     return 2 * stage_bytes() + dv / kStateColumns * out_bytes();
@@ -44,30 +42,22 @@ struct StateLayout {
   FAULTLINE_HD constexpr int state_threads() const { return 2 * dv; }
 };
 
-/// Dynamic shared memory of `gradients`, as offsets. Once all wy warps have read W, U and dU, the wy
-/// half's dK stands in their place in fp32.
+/// Dynamic shared memory of `gradients`, as offsets of places; backward.cuh says what stands there
+/// when.
 struct GradientLayout {
   int chunk, dk, dv;
   bool local_dw;  ///< a mutant that reads du_partial too
   FAULTLINE_HD constexpr int key() const { return tile_bytes(chunk, dk); }
   FAULTLINE_HD constexpr int value() const { return tile_bytes(chunk, dv); }
   FAULTLINE_HD constexpr int state() const { return tile_bytes(dk, dv); }
-  FAULTLINE_HD constexpr int square() const { return chunk * kPanelRowBytes; }
-  FAULTLINE_HD constexpr int w() const { return 0; }
-  FAULTLINE_HD constexpr int u() const { return w() + key(); }
-  FAULTLINE_HD constexpr int du() const { return u() + value(); }
-  FAULTLINE_HD constexpr int k() const { return du() + value(); }
-  FAULTLINE_HD constexpr int q() const { return k() + key(); }
-  FAULTLINE_HD constexpr int d_o() const { return q() + key(); }
-  FAULTLINE_HD constexpr int v_new() const { return d_o() + value(); }
-  FAULTLINE_HD constexpr int h() const { return v_new() + value(); }
-  FAULTLINE_HD constexpr int dh() const { return h() + state(); }
-  FAULTLINE_HD constexpr int x() const { return dh() + state(); }
-  FAULTLINE_HD constexpr int ds() const { return x() + square(); }
-  FAULTLINE_HD constexpr int beta_e() const { return ds() + square(); }
-  FAULTLINE_HD constexpr int du_partial() const { return beta_e() + square(); }
-  FAULTLINE_HD constexpr int bytes() const { return du_partial() + (local_dw ? value() : 0); }
-  FAULTLINE_HD constexpr int threads() const { return 4 * chunk; }
+  FAULTLINE_HD constexpr int k_at() const { return state(); }
+  FAULTLINE_HD constexpr int first_at() const { return k_at() + key(); }
+  FAULTLINE_HD constexpr int key_at() const { return first_at() + value(); }
+  FAULTLINE_HD constexpr int value_at() const { return key_at() + key(); }
+  FAULTLINE_HD constexpr int square_at() const { return value_at() + value(); }
+  FAULTLINE_HD constexpr int du_partial_at() const { return square_at() + chunk * kPanelRowBytes; }
+  FAULTLINE_HD constexpr int bytes() const { return du_partial_at() + (local_dw ? value() : 0); }
+  FAULTLINE_HD constexpr int threads() const { return 2 * chunk; }
 };
 
 /// Dynamic shared memory of the plain gradients: R_v, R_w, dS, E in fp32.
