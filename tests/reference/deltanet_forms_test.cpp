@@ -8,9 +8,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
+#include "delta_recurrence.hpp"
 #include "deltanet_inputs.hpp"
 
 namespace faultline::reference {
@@ -146,6 +148,40 @@ TEST(DeltaForms, HeadsAreIndependentBitForBit) {
       EXPECT_EQ(slice(chunked[output], head), chunked_alone[output])
           << name_of(output) << " head " << head;
     }
+  }
+}
+
+// The library picks vectors as wide as the processor has; this file is compiled for the narrowest.
+TEST(DeltaForms, VectorWidthDoesNotChangeABit) {
+  const DeltaShape shape{.t = 70, .dk = 33, .dv = 37};
+  const DeltaInputs in = make_delta_inputs(kRegimes[4], {.shape = shape, .states = true});
+  const DeltaOutputs expected = recurrent_backward(in);
+  DeltaOutputs got = expected;
+  for (const DeltaOutput output : test::kAllOutputs) {
+    std::fill(got[output].begin(), got[output].end(), -1.0);
+  }
+  recurrent_head_backward<double>({.t = shape.t,
+                                   .dk = shape.dk,
+                                   .dv = shape.dv,
+                                   .scale = in.scale,
+                                   .q = in.q.data(),
+                                   .k = in.k.data(),
+                                   .v = in.v.data(),
+                                   .beta = in.beta.data(),
+                                   .g = in.g.data(),
+                                   .h0 = in.h0.data(),
+                                   .d_o = in.d_o.data(),
+                                   .dhT = in.dhT.data()},
+                                  {.o = got.o.data(),
+                                   .hT = got.hT.data(),
+                                   .dq = got.dq.data(),
+                                   .dk = got.dk.data(),
+                                   .dv = got.dv.data(),
+                                   .dbeta = got.dbeta.data(),
+                                   .dg = got.dg.data(),
+                                   .dh0 = got.dh0.data()});
+  for (const DeltaOutput output : test::kAllOutputs) {
+    EXPECT_EQ(got[output], expected[output]) << name_of(output);
   }
 }
 
