@@ -80,6 +80,8 @@ void describe(A& a, T& x) {
   a("sectors", x.sectors);
   a("ideal_sectors", x.ideal_sectors);
   a("lane_stride_bytes", x.lane_stride_bytes);
+  a("lanes", x.lanes);
+  a("distinct_addresses", x.distinct_addresses);
 }
 
 template <class A, Is<TileGeometry> T>

@@ -121,6 +121,8 @@ void merge_accesses(std::vector<core::AccessStatistics>& into,
     same->requests += access.requests;
     same->sectors += access.sectors;
     same->ideal_sectors += access.ideal_sectors;
+    same->lanes += access.lanes;
+    same->distinct_addresses += access.distinct_addresses;
   }
 }
 

@@ -94,7 +94,8 @@ class RecordDraw {
   core::AccessStatistics access() {
     return {location(), text(),   static_cast<core::MemorySpace>(source_.below(2)),
             flag(),     number(), number(),
-            number(),   index()};
+            number(),   index(),  number(),
+            number()};
   }
   core::OutputTotals output() {
     core::OutputTotals o;

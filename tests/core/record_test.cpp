@@ -49,7 +49,16 @@ RaceReport race() {
 }
 
 AccessStatistics access() {
-  return {{"gemv.cuh", 9, "load"}, "ld.global.v4", MemorySpace::shared, true, 32, 1024, 128, -4096};
+  return {{"gemv.cuh", 9, "load"},
+          "ld.global.v4",
+          MemorySpace::shared,
+          true,
+          32,
+          1024,
+          128,
+          -4096,
+          1024,
+          256};
 }
 
 TrialResult result() {

@@ -179,6 +179,26 @@ core::Evidence uncoalesced() {
   return e;
 }
 
+/// 32 lanes on 8 columns: a broadcast vector, the matrix that is loaded, the one that is stored.
+core::Evidence lane_folded() {
+  core::Evidence e = uncoalesced();
+  e.subject = "deltanet_decode";
+  e.variant = "lane_folded";
+  const auto global = [](int line, const char* instruction, std::uint64_t lanes,
+                         std::uint64_t distinct) {
+    core::AccessStatistics a = access(line, lanes / 32, lanes / 32, lanes / 32, 2);
+    a.instruction = instruction;
+    a.is_write = a.instruction.starts_with("st.");
+    a.lanes = lanes;
+    a.distinct_addresses = distinct;
+    return a;
+  };
+  e.accesses = {global(10, "ld.global.nc.u16", 4096, 128),
+                global(12, "ld.global.nc.u16", 4096, 1024), global(20, "st.global.u16", 4096, 1024),
+                global(24, "st.global.u16", 8, 8)};
+  return e;
+}
+
 core::Evidence bank_conflicts() {
   core::Evidence e = uncoalesced();
   e.accesses = {access(70, 1000, 8000, 1000, 128, core::MemorySpace::shared)};
@@ -267,6 +287,8 @@ const std::vector<Case>& cases() {
       {"benign", benign, FindingClass::nondeterminism_benign, Severity::note, Outcome::pass},
       {"rounding", rounding, FindingClass::output_rounding, Severity::note, Outcome::pass},
       {"uncoalesced", uncoalesced, FindingClass::slow_uncoalesced, Severity::warning,
+       Outcome::pass},
+      {"lane_folded", lane_folded, FindingClass::slow_lane_folded, Severity::warning,
        Outcome::pass},
       {"bank_conflicts", bank_conflicts, FindingClass::slow_bank_conflicts, Severity::warning,
        Outcome::pass},
@@ -463,6 +485,36 @@ TEST(RaceByValues, ThePairedTestCountsWhenItIsStrongEnough) {
   e.arms[0].log_e = 400.0;
   EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::race_shared));
   EXPECT_THAT(all_text(diagnose(e)), HasSubstr("DEPENDS"));
+}
+
+// --- slow accesses ---
+
+TEST(LaneFolded, NamesTheStoreAndTheFold) {
+  const std::string text = all_text(diagnose(lane_folded()));
+  EXPECT_THAT(text, HasSubstr("4.0 lanes of a warp store each element at gemv.cuh:20"));
+  EXPECT_THAT(text, HasSubstr("ld.global.nc.u16 at gemv.cuh:12"));
+}
+
+TEST(LaneFolded, SharedLoadsWithSeparateStoresAreOrdinary) {
+  core::Evidence e = lane_folded();
+  for (core::AccessStatistics& a : e.accesses) {
+    if (a.is_write) a.distinct_addresses = a.lanes;
+  }
+  EXPECT_EQ(find(diagnose(e), FindingClass::slow_lane_folded), nullptr);
+}
+
+TEST(LaneFolded, AtomicsOnOneAddressCombineDifferentWork) {
+  core::Evidence e = lane_folded();
+  for (core::AccessStatistics& a : e.accesses) {
+    if (a.is_write) a.instruction = "red.global.add.f32";
+  }
+  EXPECT_EQ(find(diagnose(e), FindingClass::slow_lane_folded), nullptr);
+}
+
+TEST(LaneFolded, OneSharedStoreAmongManyIsNotEnough) {
+  core::Evidence e = lane_folded();
+  e.accesses[3].lanes = e.accesses[3].distinct_addresses = 8192;
+  EXPECT_EQ(find(diagnose(e), FindingClass::slow_lane_folded), nullptr);
 }
 
 // --- explanations of values ---

@@ -346,6 +346,27 @@ TEST(Statistics, SeeStridesAndBankConflicts) {
   EXPECT_EQ(run.report.accesses[1].lane_stride_bytes, 64);
   EXPECT_EQ(run.report.accesses[2].space, core::MemorySpace::shared);
   EXPECT_EQ(run.report.accesses[2].sectors, 4u);
+  for (const core::AccessStatistics& access : run.report.accesses) {
+    EXPECT_EQ(access.lanes, 32u);
+    EXPECT_EQ(access.distinct_addresses, 32u);
+  }
+}
+
+TEST(Statistics, SeeLanesThatShareAnAddress) {
+  LaunchSetup setup;
+  setup.options.access_statistics = true;
+  setup.options.race = RaceMode::off;
+  const auto run = launch(kernel(R"(
+    and.b32 %r2, %r31, 7; mul.wide.u32 %rd1, %r2, 4; add.u64 %rd1, %rd1, %rd30;
+    ld.global.u32 %r1, [%rd1]; st.global.u32 [%rd1], %r1;)",
+                                 kShared),
+                          setup);
+  ASSERT_EQ(run.report.accesses.size(), 2u);
+  for (const core::AccessStatistics& access : run.report.accesses) {
+    EXPECT_EQ(access.lanes, 32u);
+    EXPECT_EQ(access.distinct_addresses, 8u);
+    EXPECT_EQ(access.sectors, 1u);
+  }
 }
 
 }  // namespace

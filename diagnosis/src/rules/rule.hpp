@@ -45,6 +45,7 @@ std::optional<core::Finding> find_benign_nondeterminism(const Facts&);
 std::optional<core::Finding> find_output_rounding(const Facts&);
 std::optional<core::Finding> find_slow_uncoalesced(const Facts&);
 std::optional<core::Finding> find_slow_bank_conflicts(const Facts&);
+std::optional<core::Finding> find_slow_lane_folded(const Facts&);
 std::optional<core::Finding> find_vacuous(const Facts&);
 std::optional<core::Finding> find_bound_vacuous(const Facts&);
 std::optional<core::Finding> find_no_evidence(const Facts&);

@@ -24,6 +24,7 @@ constexpr Rule kRules[] = {
     {output_rounding, Rule::Kind::fact, find_output_rounding},
     {slow_uncoalesced, Rule::Kind::fact, find_slow_uncoalesced},
     {slow_bank_conflicts, Rule::Kind::fact, find_slow_bank_conflicts},
+    {slow_lane_folded, Rule::Kind::fact, find_slow_lane_folded},
     {vacuous, Rule::Kind::fact, find_vacuous},
     {bound_vacuous, Rule::Kind::fact, find_bound_vacuous},
     {no_evidence, Rule::Kind::fact, find_no_evidence},

@@ -82,6 +82,8 @@ void merge_accesses(std::vector<core::AccessStatistics>& into,
     it->requests += access.requests;
     it->sectors += access.sectors;
     it->ideal_sectors += access.ideal_sectors;
+    it->lanes += access.lanes;
+    it->distinct_addresses += access.distinct_addresses;
   }
 }
 

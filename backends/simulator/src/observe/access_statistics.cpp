@@ -74,6 +74,13 @@ void AccessStatisticsCollector::on_access(const AccessEvent& event) {
   counts.write = event.kind != AccessKind::read;
   counts.shared = event.owner != nullptr;
   const auto active = static_cast<std::uint64_t>(__builtin_popcount(event.mask));
+  std::vector<std::uint64_t> starts;
+  for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
+    if ((event.mask >> lane) & 1) starts.push_back(event.addresses[lane]);
+  }
+  const std::uint64_t different = distinct(starts);
+  counts.lanes += active;
+  counts.distinct += different;
   if (counts.shared) {
     counts.sectors += bank_passes(event);
     counts.ideal += std::max<std::uint64_t>(1, (active * event.bytes + 127) / 128);
@@ -87,11 +94,7 @@ void AccessStatisticsCollector::on_access(const AccessEvent& event) {
     }
     counts.sectors += distinct(sectors);
     // Lanes that read the same bytes need them once.
-    std::vector<std::uint64_t> starts;
-    for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
-      if ((event.mask >> lane) & 1) starts.push_back(event.addresses[lane]);
-    }
-    counts.ideal += std::max<std::uint64_t>(1, (distinct(starts) * event.bytes + kSectorBytes - 1) /
+    counts.ideal += std::max<std::uint64_t>(1, (different * event.bytes + kSectorBytes - 1) /
                                                    kSectorBytes);
   }
   for (std::uint32_t lane = 0; lane + 1 < kLanes; ++lane) {
@@ -113,6 +116,8 @@ std::vector<core::AccessStatistics> AccessStatisticsCollector::finish() {
     s.requests = counts.requests;
     s.sectors = counts.sectors;
     s.ideal_sectors = counts.ideal;
+    s.lanes = counts.lanes;
+    s.distinct_addresses = counts.distinct;
     std::uint64_t most = 0;
     for (const auto& [stride, times] : counts.strides) {
       if (times > most) {

@@ -19,7 +19,7 @@ class AccessStatisticsCollector final : public Observer {
 
  private:
   struct Counts {
-    std::uint64_t requests = 0, sectors = 0, ideal = 0;
+    std::uint64_t requests = 0, sectors = 0, ideal = 0, lanes = 0, distinct = 0;
     std::map<std::int64_t, std::uint64_t> strides;
     bool shared = false, write = false;
   };
