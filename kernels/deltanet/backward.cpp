@@ -338,8 +338,11 @@ reference::DeltaNumerics backward_numerics(const Extents& extents, const Backwar
   const bool exact = !gated && std::abs(std::frexp(options.scale, &exponent)) == 0.5f;
   numerics.set(RoundingPoint::q_hat_dh, exact ? Grid::none : reference::grid_of(options.dtype));
   numerics.scale_in_query = true;
+  // diag(beta) E is rounded where the plan has diag(beta) K: likewise.
+  numerics.r_w_from_r_v = true;
+  numerics.sums_from_operands = true;
   if (options.segments > 1) {
-    numerics.segment_chunks =
+    numerics.backward_segment_chunks =
         static_cast<int>(chunks_per_segment(extents.chunks(options.chunk), options.segments));
     numerics.set(RoundingPoint::carry, reference::grid_of(options.dtype));
   }

@@ -188,10 +188,8 @@ __device__ __forceinline__ void gradients_plain(PlainGradients io, int length, i
       float dq = scale * c.until(i) * dot(d_o + i * dv, 1, h + l * dv, 1, dv);
       dq = dot(ds + i * kStride, 1, k + l, dk, i + 1, dq);
       io.dq[(c.first + i) * dk + l] = dq;
-      float corr = 0.0f;
-      if (!lacks(kDefect, BackwardDefect::dk_corr)) {
-        corr = c.after(i) * dot(v_new + i * dv, 1, dh + l * dv, 1, dv);
-      }
+      const float corr = c.after(i) * dot(v_new + i * dv, 1, dh + l * dv, 1, dv);
+      const float corr_of_dk = lacks(kDefect, BackwardDefect::dk_corr) ? 0.0f : corr;
       const int later = c.rows - i;
       const float partial = dot(ds + i * (kStride + 1), kStride, q + i * dk + l, dk, later);
       const float wu = c.until(i) * r_w[i * dk + l];
@@ -200,7 +198,7 @@ __device__ __forceinline__ void gradients_plain(PlainGradients io, int length, i
       for (int m = i + 1; m < c.rows; ++m) {
         other = fmaf(e[m * kStride + i] * beta[m], k[m * dk + l], other);
       }
-      io.dk[(c.first + i) * dk + l] = partial + corr + beta[i] * wu + beta[i] * own + other;
+      io.dk[(c.first + i) * dk + l] = partial + corr_of_dk + beta[i] * (wu + own) + other;
       const float key = k[i * dk + l];
       dbeta = fmaf(key, wu + own, dbeta);
       dg += q[i * dk + l] * dq + key * (beta[i] * (wu + own) - partial - corr - other);
