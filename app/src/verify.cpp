@@ -12,24 +12,35 @@ namespace faultline::app {
 
 int verify_command(const Context& context) {
   const Options& options = context.options;
-  const auto first = kernels::resolve(context.registry, subject_and_variant(options),
-                                      options.problem_values(), options.config_values());
+  const auto resolve = [&](const std::vector<core::Assignment::Value>& swept) {
+    std::vector<core::Assignment::Value> values = options.problem_values();
+    values.insert(values.end(), swept.begin(), swept.end());
+    return kernels::resolve(context.registry, subject_and_variant(options), values,
+                            options.config_values());
+  };
+  const auto swept = options.sweep_values();
+  const auto first = resolve(swept.front());
+  if (options.intermediates) core::with_intermediates(first.plan);  // UsageError: there are none
   Run run(context, "verify");
   const auto backend = choose_backend(options.backend);
   run.use_backend(backend->info());
 
   std::vector<core::Problem> problems{first.problem};
-  const bool sweep = options.words.size() < 2 && first.subject->verify_problems;
+  for (size_t i = 1; i < swept.size(); ++i) problems.push_back(resolve(swept[i]).problem);
+  const bool sweep =
+      options.words.size() < 2 && options.sweep.empty() && first.subject->verify_problems;
   if (sweep) problems = first.subject->verify_problems(backend->info().is_model);
   run.identify(first);
-  if (sweep)
+  if (sweep || problems.size() > 1) {
     run.record().problem = fmt::format("{} ({} problems)", first.subject->name, problems.size());
+  }
 
   stress::VerifyOptions verify;
   if (options.trials > 0) verify.trials = options.trials;
   verify.seed = options.seed;
   verify.data = options.data_mode();
   verify.race = race_mode(options);
+  verify.intermediates = options.intermediates;
   if (!options.config.empty()) verify.configs = {first.config};
   run.record().analysis_plan =
       fmt::format("{} problem{} x {}, {} trials each with new inputs and rotating poison; every "

@@ -21,6 +21,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 struct Tally {
   std::uint64_t bad = 0, not_finite = 0, poison = 0, no_reference = 0;
   double ratio = 0.0, ulps = 0.0, error = 0.0, rounded_error = 0.0, error_expected = 0.0;
+  double squared_error = 0.0, squared_expected = 0.0;
   std::int64_t first_bad = -1;
 
   void worst(double new_ratio, double new_ulps, double new_error, double new_rounded_error,
@@ -45,6 +46,10 @@ void tally_element(Dtype dtype, std::uint64_t got, double expected, double bound
     rounded_error = value == nearest ? 0.0 : std::fabs(value - nearest);
   }
   tally.worst(check.ratio, check.ulps, check.error, rounded_error, expected);
+  if (std::isfinite(check.error)) {
+    tally.squared_error += check.error * check.error;
+    tally.squared_expected += expected * expected;
+  }
   if (is_failure(check.kind)) {
     ++tally.bad;
     tally.not_finite +=
@@ -80,6 +85,7 @@ void tally_range(const std::byte* got, const double* expected, const double* bou
   // Accepted elements, nearly all there are, touch only this copy: its address is not taken, so it
   // stays in registers.
   double ratio = 0.0, ulps = 0.0, error = 0.0, rounded_error = 0.0, error_expected = 0.0;
+  double squared_error = 0.0, squared_expected = 0.0;
   const auto raise = [](double& worst, double value) { worst = value > worst ? value : worst; };
   for (std::size_t i = begin; i < end; ++i) {
     const auto bits = detail::load<D>(got, i);
@@ -95,6 +101,8 @@ void tally_range(const std::byte* got, const double* expected, const double* bou
       }
       error_expected = difference > error ? want : error_expected;
       raise(error, difference);
+      squared_error += difference * difference;
+      squared_expected += want * want;
       continue;
     }
     if constexpr (D != Dtype::f64) {
@@ -110,12 +118,16 @@ void tally_range(const std::byte* got, const double* expected, const double* bou
         raise(rounded_error, std::fabs(value - nearest));
         error_expected = difference > error ? want : error_expected;
         raise(error, difference);
+        squared_error += difference * difference;
+        squared_expected += want * want;
         continue;
       }
     }
     tally_element(D, bits, want, bound, poison, static_cast<std::int64_t>(i), tally);
   }
   tally.worst(ratio, ulps, error, rounded_error, error_expected);
+  tally.squared_error += squared_error;
+  tally.squared_expected += squared_expected;
 }
 
 using TallyRange = void (*)(const std::byte*, const double*, const double*, std::uint64_t,
@@ -215,6 +227,8 @@ std::uint64_t compare_output(std::span<const std::byte> got, Dtype dtype,
     totals.not_finite += tally.not_finite;
     totals.poison += tally.poison;
     totals.no_reference += tally.no_reference;
+    totals.sum_squared_error += tally.squared_error;
+    totals.sum_squared_expected += tally.squared_expected;
     totals.worst_ratio = std::fmax(totals.worst_ratio, tally.ratio);
     totals.worst_ulps = std::fmax(totals.worst_ulps, tally.ulps);
     totals.worst_rounded_error = std::fmax(totals.worst_rounded_error, tally.rounded_error);

@@ -60,6 +60,10 @@ struct EnumNames<DataMode> {
   static constexpr std::array<std::string_view, 3> kNames{"normal", "exact", "address"};
 };
 template <>
+struct EnumNames<ErrorHypothesis::Kind> {
+  static constexpr std::array<std::string_view, 3> kNames{"term", "wrong_form", "low_precision"};
+};
+template <>
 struct EnumNames<RaceMode> {
   static constexpr std::array<std::string_view, 3> kNames{"off", "lenient", "strict"};
 };

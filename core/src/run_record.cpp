@@ -123,6 +123,8 @@ void describe(A& a, T& x) {
   a("worst_error", x.worst_error);
   a("worst_rounded_error", x.worst_rounded_error);
   a("worst_error_expected", x.worst_error_expected);
+  a("sum_squared_error", x.sum_squared_error);
+  a("sum_squared_expected", x.sum_squared_expected);
   a("tiles", x.tiles);
 }
 
@@ -250,6 +252,72 @@ void describe(A& a, T& x) {
   a("same_poison_differing", x.same_poison_differing);
   a("other_poison_pairs", x.other_poison_pairs);
   a("other_poison_differing", x.other_poison_differing);
+  a("smaller", x.smaller);
+}
+
+template <class A, Is<TermOutputEvidence> T>
+void describe(A& a, T& x) {
+  a("output", x.output);
+  a("visibility", x.visibility);
+  a("wrong", x.wrong);
+  a("coefficient", x.coefficient);
+  a("r_squared", x.r_squared);
+}
+
+template <class A, Is<TermEvidence> T>
+void describe(A& a, T& x) {
+  a("problem", x.problem);
+  a("config", x.config);
+  a("name", x.name);
+  a("terms", x.terms);
+  a("kind", x.kind);
+  a("visibility", x.visibility);
+  a("elements", x.elements);
+  a("excluded", x.excluded);
+  a("coefficient", x.coefficient);
+  a("r_squared", x.r_squared);
+  a("standard_error", x.standard_error);
+  a("first_row_coefficient", x.first_row_coefficient);
+  a("first_row_r_squared", x.first_row_r_squared);
+  a("last_row_coefficient", x.last_row_coefficient);
+  a("last_row_r_squared", x.last_row_r_squared);
+  a("outputs", x.outputs);
+}
+
+template <class A, Is<TermCombinationEvidence> T>
+void describe(A& a, T& x) {
+  a("problem", x.problem);
+  a("config", x.config);
+  a("names", x.names);
+  a("coefficients", x.coefficients);
+  a("r_squared", x.r_squared);
+}
+
+template <class A, Is<GrowthEvidence> T>
+void describe(A& a, T& x) {
+  a("output", x.output);
+  a("config", x.config);
+  a("others", x.others);
+  a("length", x.length);
+  a("chunks", x.chunks);
+  a("relative_l2", x.relative_l2);
+  a("worst_ratio", x.worst_ratio);
+  a("wrong", x.wrong);
+}
+
+template <class A, Is<IntermediateEvidence> T>
+void describe(A& a, T& x) {
+  a("problem", x.problem);
+  a("config", x.config);
+  a("name", x.name);
+  a("is_output", x.is_output);
+  a("compared", x.compared);
+  a("wrong", x.wrong);
+  a("worst_ratio", x.worst_ratio);
+  a("first_tile", x.first_tile);
+  a("last_tile", x.last_tile);
+  a("tiles", x.tiles);
+  a("tile_axis", x.tile_axis);
 }
 
 template <class A, Is<Evidence> T>
@@ -267,6 +335,11 @@ void describe(A& a, T& x) {
   a("repeat", x.repeat);
   a("error_shape", x.error_shape);
   a("provenance", x.provenance);
+  a("hypothesis", x.hypothesis);
+  a("terms", x.terms);
+  a("term_combinations", x.term_combinations);
+  a("growth", x.growth);
+  a("intermediates", x.intermediates);
   a("races", x.races);
   a("accesses", x.accesses);
   a("arms", x.arms);

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <memory>
 #include <mutex>
 
@@ -31,6 +33,14 @@ std::vector<std::uint32_t> TrialPlan::input_indices() const {
 
 std::vector<std::uint32_t> TrialPlan::output_indices() const {
   return indices_of(buffers, BufferRole::output);
+}
+
+double OutputTotals::relative_l2() const {
+  if (sum_squared_error == 0.0) {
+    return 0.0;
+  }
+  return sum_squared_expected > 0.0 ? std::sqrt(sum_squared_error / sum_squared_expected)
+                                    : std::numeric_limits<double>::infinity();
 }
 
 TrialPlan with_intermediates(const TrialPlan& plan) {

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "divergence.hpp"
 #include "facts.hpp"
 #include "rules/rule.hpp"
 #include "words.hpp"
@@ -32,9 +33,11 @@ bool is_failure(const Finding& finding) {
   return finding.severity == Severity::error && !makes_inconclusive(finding.finding);
 }
 
+/// A note that names what could not be seen does not stand in for an explanation.
 bool contains(const std::vector<Finding>& findings, FindingClass wanted) {
-  return std::any_of(findings.begin(), findings.end(),
-                     [&](const Finding& f) { return f.finding == wanted; });
+  return std::any_of(findings.begin(), findings.end(), [&](const Finding& f) {
+    return f.finding == wanted && f.severity != Severity::note;
+  });
 }
 
 /// The best explanation of the wrong values, its runner-up filled in from the next best.
@@ -51,8 +54,13 @@ void add_explanation(const Facts& facts, std::vector<Finding> explanations,
   }
   if (!facts.any_wrong()) return;
   if (facts.only_without_reference()) return;
+  const std::string divergence = first_divergence(facts);
+  const auto add = [&](Finding finding) {
+    if (!divergence.empty()) finding.evidence.insert(finding.evidence.begin(), divergence);
+    findings.push_back(std::move(finding));
+  };
   if (!best || best->confidence < kConvincing) {
-    findings.push_back(unknown_finding(facts, best));
+    add(unknown_finding(facts, best));
     return;
   }
   if (explanations.size() > 1 && explanations[1].confidence >= kConvincing &&
@@ -62,7 +70,7 @@ void add_explanation(const Facts& facts, std::vector<Finding> explanations,
         fmt::format("it fits less well ({:.2f} against {:.2f}): {}", explanations[1].confidence,
                     best->confidence, explanations[1].headline);
   }
-  findings.push_back(*best);
+  add(*best);
 }
 
 void rank(std::vector<Finding>& findings) {

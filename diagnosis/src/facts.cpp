@@ -69,6 +69,10 @@ Facts::Facts(const core::Evidence& given) : evidence(given) {
   provenance = given.provenance;
   std::sort(provenance.begin(), provenance.end(),
             [](const auto& a, const auto& b) { return provenance_key(a) < provenance_key(b); });
+  for (const core::TermEvidence& term : given.terms) terms.push_back(&term);
+  std::stable_sort(terms.begin(), terms.end(), [](const auto* a, const auto* b) {
+    return std::tie(a->problem, a->config) < std::tie(b->problem, b->config);
+  });
   merge_accesses(accesses, given.accesses);
   std::sort(accesses.begin(), accesses.end(), [](const auto& a, const auto& b) {
     return std::tuple(a.where.file, a.where.line, a.instruction, a.is_write) <

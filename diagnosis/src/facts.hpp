@@ -31,6 +31,7 @@ struct Facts {
   std::vector<const core::TrialResult*> results;  ///< of both
   std::vector<core::RaceReport> races;            ///< merged over everything, errors first
   std::vector<core::ProvenanceEvidence> provenance;
+  std::vector<const core::TermEvidence*> terms;  ///< by problem and config, then as given
   std::vector<core::AccessStatistics> accesses;
   std::vector<core::OutputTotals> outputs;
 

@@ -53,6 +53,8 @@ void accumulate(core::OutputTotals& into, const core::OutputTotals& from) {
   into.worst_ratio = std::max(into.worst_ratio, from.worst_ratio);
   into.worst_ulps = std::max(into.worst_ulps, from.worst_ulps);
   into.worst_rounded_error = std::max(into.worst_rounded_error, from.worst_rounded_error);
+  into.sum_squared_error += from.sum_squared_error;
+  into.sum_squared_expected += from.sum_squared_expected;
   // On a tie the larger reference value, so that the order of the results does not matter.
   if (std::tuple(from.worst_error, from.worst_error_expected) >
       std::tuple(into.worst_error, into.worst_error_expected)) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "evidence_tables.hpp"
 #include "html_assets.hpp"
 #include "html_writer.hpp"
 #include "numbers.hpp"
@@ -26,7 +27,9 @@ constexpr std::size_t kWrongTiles = 64;     // rows of the table of wrong tiles
 class HtmlReport {
  public:
   explicit HtmlReport(const RunRecord& record)
-      : record_(record), maps_(tile_maps_of(record, kMapCells)) {}
+      : record_(record),
+        maps_(tile_maps_of(record, kMapCells)),
+        tables_(evidence_tables_of(record)) {}
 
   std::string html() {
     head();
@@ -38,6 +41,7 @@ class HtmlReport {
     stops();
     tiles();
     provenance();
+    evidence_tables();
     arms();
     configs();
     bench();
@@ -57,15 +61,20 @@ class HtmlReport {
 
   std::vector<Section> sections() const {
     const core::Evidence& evidence = record_.evidence;
-    return {{!record_.verdict.findings.empty(), "findings", "Findings"},
-            {!evidence.races.empty(), "races", "Races"},
-            {!maps_.empty(), "tiles", "Tiles"},
-            {!evidence.provenance.empty(), "provenance", "Whose data"},
-            {!evidence.arms.empty(), "arms", "Arms"},
-            {!evidence.configs.empty(), "configs", "Configurations"},
-            {!record_.bench.empty(), "timing", "Timing"},
-            {!evidence.accesses.empty(), "accesses", "Memory accesses"},
-            {true, "run", "Run"}};
+    std::vector<Section> sections{{!record_.verdict.findings.empty(), "findings", "Findings"},
+                                  {!evidence.races.empty(), "races", "Races"},
+                                  {!maps_.empty(), "tiles", "Tiles"},
+                                  {!evidence.provenance.empty(), "provenance", "Whose data"}};
+    for (const EvidenceTable& table : tables_) {
+      sections.push_back({true, table.id, table.title});
+    }
+    const Section rest[] = {{!evidence.arms.empty(), "arms", "Arms"},
+                            {!evidence.configs.empty(), "configs", "Configurations"},
+                            {!record_.bench.empty(), "timing", "Timing"},
+                            {!evidence.accesses.empty(), "accesses", "Memory accesses"},
+                            {true, "run", "Run"}};
+    sections.insert(sections.end(), std::begin(rest), std::end(rest));
+    return sections;
   }
 
   void head() {
@@ -564,6 +573,46 @@ class HtmlReport {
     close_section();
   }
 
+  void evidence_tables() {
+    for (const EvidenceTable& table : tables_) {
+      open_section(table.id, table.title, table.remark);
+      out_.put("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"",
+               escaped(table.title), "\"><table class=\"wide\"><thead><tr>");
+      for (const auto& column : table.columns) {
+        if (column.right) {
+          out_.put("<th scope=\"col\" class=\"num\">", escaped(column.title), "</th>");
+        } else {
+          out_.put("<th scope=\"col\">", escaped(column.title), "</th>");
+        }
+      }
+      out_.put("</tr></thead><tbody>\n");
+      for (const auto& row : table.rows) {
+        out_.put("<tr>");
+        for (std::size_t i = 0; i < row.cells.size(); ++i) {
+          if (i == 0) {
+            out_.put("<th scope=\"row\">");
+            if (row.bad) {
+              out_.put("<span class=\"bad\">", escaped(row.cells[i]), "</span>");
+            } else {
+              out_.put(escaped(row.cells[i]));
+            }
+            out_.put("</th>");
+          } else if (table.columns[i].right) {
+            out_.put("<td class=\"num\">", escaped(row.cells[i]), "</td>");
+          } else {
+            out_.put("<td>", escaped(row.cells[i]), "</td>");
+          }
+        }
+        out_.put("</tr>\n");
+      }
+      out_.put("</tbody></table></div>\n");
+      if (!table.footer.empty()) {
+        out_.put("<p class=\"muted\">", escaped(table.footer), "</p>\n");
+      }
+      close_section();
+    }
+  }
+
   void axis_lines(const std::vector<RateAxis::Tick>& ticks, const RateAxis& axis) {
     for (const auto& tick : ticks) {
       const Safe x = percent(axis.place(tick.rate));
@@ -728,7 +777,7 @@ class HtmlReport {
           escaped(compared && std::isfinite(worst.ulps) ? fmt::format("{:.3g}", worst.ulps) : "-"),
           "</td><td class=\"num\">",
           escaped(compared && std::isfinite(worst.error) ? real_text(worst.error) : "-"),
-          "</td></tr>\n");
+          "</td><td class=\"num\">", escaped(relative_l2_text(worst)), "</td></tr>\n");
     }
   }
 
@@ -740,7 +789,8 @@ class HtmlReport {
         "<th scope=\"col\">problem</th><th scope=\"col\">config</th><th scope=\"col\" "
         "class=\"num\">trials</th>",
         "<th scope=\"col\" class=\"num\">ulps</th><th scope=\"col\" "
-        "class=\"num\">absolute</th></tr></thead><tbody>\n");
+        "class=\"num\">absolute</th><th scope=\"col\" class=\"num\">relative "
+        "L2</th></tr></thead><tbody>\n");
     config_rows(failing, passing);
     out_.put("</tbody></table></div>\n");
   }
@@ -902,6 +952,7 @@ class HtmlReport {
 
   const RunRecord& record_;
   std::vector<TileMap> maps_;
+  std::vector<EvidenceTable> tables_;
   CommonWords problem_words_{{}}, config_words_{{}};  // of the configurations
   HtmlWriter out_;
 };

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "evidence_tables.hpp"
 #include "faultline/core/errors.hpp"
 #include "numbers.hpp"
 #include "page.hpp"
@@ -44,6 +45,7 @@ class Report {
       stops();
       tile_maps();
       provenance();
+      evidence_tables();
       arms();
       configs();
       bench();
@@ -475,6 +477,30 @@ class Report {
     page_.table(table);
   }
 
+  void evidence_tables() {
+    for (const EvidenceTable& from : evidence_tables_of(record_)) {
+      if (from.detail_only && !verbose_) {
+        continue;
+      }
+      page_.heading(from.title, from.remark);
+      Table table;
+      for (const auto& column : from.columns) {
+        table.columns.push_back({column.title, column.right, column.wraps});
+      }
+      for (const auto& row : from.rows) {
+        Table::Row cells;
+        for (std::size_t i = 0; i < row.cells.size(); ++i) {
+          cells.cells.push_back({{row.cells[i], row.bad && i == 0 ? Style::red : Style::plain}});
+        }
+        table.rows.push_back(std::move(cells));
+      }
+      page_.table(table);
+      if (!from.footer.empty()) {
+        page_.paragraph({{from.footer, Style::dim}}, 2, 2);
+      }
+    }
+  }
+
   // The interval as a bar of `columns` columns: "--o--", or "--|" for an upper bound.
   Line bar(const core::ArmEvidence& arm, const RateAxis& axis, int columns) const {
     const auto cell = [&](double rate) {
@@ -588,7 +614,7 @@ class Report {
   }
 
   Table::Row config_row(const core::ConfigEvidence& config, const CommonWords& problems,
-                        const CommonWords& configs, bool ulps) const {
+                        const CommonWords& configs, bool relative, bool ulps) const {
     const WorstError worst = worst_error_of(config.result);
     const bool compared = worst.compared > 0;
     Table::Row row{
@@ -598,6 +624,9 @@ class Report {
          {{count_text(config.result.trials)}},
          {{compared ? bound_text(worst.ratio) : "-", config.failed ? Style::red : Style::plain}}},
         {}};
+    if (relative) {
+      row.cells.push_back({{relative_l2_text(worst)}});
+    }
     if (ulps) {
       row.cells.push_back(
           {{compared && std::isfinite(worst.ulps) ? fmt::format("{:.3g}", worst.ulps) : "-"}});
@@ -674,6 +703,13 @@ class Report {
                  {"trials", true},
                  {"worst error", true}},
                 {}};
+    const bool relative =
+        std::any_of(configs.begin(), configs.end(), [](const core::ConfigEvidence& config) {
+          return worst_error_of(config.result).relative_l2 >= 0.0;
+        });
+    if (relative) {
+      table.columns.push_back({"rel. L2", true});
+    }
     if (ulps) {
       table.columns.push_back({"ulps", true});
     }
@@ -681,7 +717,7 @@ class Report {
     for (const auto& config : configs) {
       failed += config.failed ? 1 : 0;
       if (all || (config.failed && failed <= kConfigRowsShown / 2)) {
-        table.rows.push_back(config_row(config, problem_words, config_words, ulps));
+        table.rows.push_back(config_row(config, problem_words, config_words, relative, ulps));
       }
     }
     if (!all) {

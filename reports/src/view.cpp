@@ -153,8 +153,17 @@ WorstError worst_error_of(const core::TrialResult& result) {
     worst.ulps = worse(worst.ulps, output.worst_ulps);
     worst.error = worse(worst.error, output.worst_error);
     worst.rounded_error = worse(worst.rounded_error, output.worst_rounded_error);
+    if (output.sum_squared_error > 0.0 || output.sum_squared_expected > 0.0) {
+      worst.relative_l2 = worse(worst.relative_l2, output.relative_l2());
+    }
   }
   return worst;
+}
+
+std::string relative_l2_text(const WorstError& worst) {
+  return std::isfinite(worst.relative_l2) && worst.relative_l2 >= 0.0
+             ? fmt::format("{:.2g}", worst.relative_l2)
+             : std::string("-");
 }
 
 std::string TileMap::cell_name(const TileCell& cell) {

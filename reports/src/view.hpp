@@ -25,10 +25,14 @@ RunTotals totals_of(const core::RunRecord& record);
 /// Worst error over bound and compared elements of one result.
 struct WorstError {
   double ratio = 0.0, ulps = 0.0, error = 0.0, rounded_error = 0.0;
+  double relative_l2 = -1.0;  ///< negative: not measured
   std::uint64_t compared = 0, bad_elements = 0;
   std::string output;
 };
 WorstError worst_error_of(const core::TrialResult& result);
+
+/// "0.00042"; "-" where it was not measured.
+std::string relative_l2_text(const WorstError& worst);
 
 /// One square of a tile map.
 struct TileCell {

@@ -143,6 +143,7 @@ bool runs_as_arm(diagnosis::Experiment::Kind kind) {
 core::Evidence run_campaign(core::Backend& backend, const kernels::ResolvedTrial& trial,
                             const CampaignPlan& plan, const RunOptions& options) {
   core::Evidence evidence = detail::start_evidence(backend.info(), trial.plan, "stress");
+  if (trial.variant) evidence.hypothesis = trial.variant->hypothesis;
   // Every arm and round with fixed inputs needs the same reference.
   const core::TrialPlan trial_plan = core::with_kept_reference(trial.plan);
   Campaign campaign(backend, trial_plan, plan, options);
@@ -181,7 +182,7 @@ core::Evidence run_campaign(core::Backend& backend, const kernels::ResolvedTrial
   }
   evidence.interrupted = detail::stopped(options);
   pair_arms(evidence);
-  detail::finish_evidence(evidence, trial_plan, plan.data);
+  detail::finish_evidence(evidence, trial_plan, plan.data, plan.seed);
   return evidence;
 }
 

@@ -94,7 +94,7 @@ class Examiner {
       if (check.kind == core::ElementClass::no_reference) continue;  // nothing to say there
       if (core::is_failure(check.kind)) {
         wrong_by_tile[spec.tiles.tile_of(i)].push_back(i);
-        add_wrong(spec.dtype, got.at(i), check);
+        add_wrong(spec.dtype, got.at(i), reference.expected[n], check);
       } else if (is_power_of_two(
                      std::fabs(got.at(i) - core::round_to(spec.dtype, reference.expected[n])))) {
         ++shape_.rounding_explained;
@@ -106,11 +106,13 @@ class Examiner {
     }
   }
 
-  void add_wrong(core::Dtype dtype, double got, const core::ElementCheck& check) {
+  void add_wrong(core::Dtype dtype, double got, double expected,
+                 const core::ElementCheck& check) {
     ++shape_.wrong_elements;
     if (check.kind == core::ElementClass::poison) ++shape_.equal_poison;
     if (!std::isfinite(check.error)) return;
     errors_.push_back(check.error);
+    shape_.smaller += std::fabs(got) < std::fabs(expected);
     // Errors of a few ulps are near a power of two whatever their cause.
     const double nearest = std::exp2(std::round(std::log2(check.error)));
     if (check.ulps > 4 && std::fabs(check.error - nearest) <= 0.5 * core::ulp_at(dtype, got)) {

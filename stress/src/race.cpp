@@ -64,7 +64,7 @@ core::Evidence run_race(core::Backend& backend, const kernels::ResolvedTrial& tr
     }
   }
   evidence.interrupted = detail::stopped(options.run);
-  detail::finish_evidence(evidence, trial.plan, options.data);
+  detail::finish_evidence(evidence, trial.plan, options.data, options.seed);
   return evidence;
 }
 

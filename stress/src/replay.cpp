@@ -86,7 +86,7 @@ Replay replay(core::Backend& backend, const kernels::SubjectRegistry& registry,
   replay.evidence.arms.push_back(
       detail::make_arm(replay.evidence.backend, plan, request, std::move(result)));
   replay.evidence.interrupted = detail::stopped(options.run);
-  detail::finish_evidence(replay.evidence, plan, token.data);
+  detail::finish_evidence(replay.evidence, plan, token.data, token.seed);
   return replay;
 }
 

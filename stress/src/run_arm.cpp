@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "examine_terms.hpp"
 #include "faultline/core/errors.hpp"
 #include "faultline/diagnosis/totals.hpp"
 #include "faultline/stress/captures.hpp"
@@ -170,7 +171,8 @@ void count_accesses(core::Backend& backend, const core::TrialPlan& plan, std::ui
   diagnosis::merge_accesses(evidence.accesses, counted.accesses);
 }
 
-void finish_evidence(core::Evidence& evidence, const core::TrialPlan& plan, core::DataMode data) {
+void finish_evidence(core::Evidence& evidence, const core::TrialPlan& plan, core::DataMode data,
+                     std::uint64_t seed) {
   std::vector<const core::TrialResult*> results;
   for (const core::ArmEvidence& arm : evidence.arms) results.push_back(&arm.result);
   for (const core::TrialResult* result : results) {
@@ -182,6 +184,18 @@ void finish_evidence(core::Evidence& evidence, const core::TrialPlan& plan, core
   diagnosis::sort_races(evidence.races);
 
   CaptureExamination captures = examine_captures(plan, data, results);
+  // A race check and a replay ask which term is wrong, not which terms could have been seen.
+  std::string trouble;
+  const bool captured = std::any_of(results.begin(), results.end(),
+                                    [](const auto* r) { return !r->captures.empty(); });
+  if (captured || evidence.mode == "stress") {
+    add_terms(evidence, examine_terms(plan, data, results, core::trial_seed(seed, 0), {}, trouble),
+              "", "");
+  }
+  if (!trouble.empty() && !evidence.arms.empty()) {
+    std::string& note = evidence.arms.front().result.note;
+    note += (note.empty() ? "" : "; ") + trouble;
+  }
   // Examined, they have served: a record with every wrong output in it would run to megabytes.
   for (core::ArmEvidence& arm : evidence.arms) arm.result.captures.clear();
   evidence.provenance = std::move(captures.provenance);

@@ -48,7 +48,9 @@ core::Evidence start_evidence(const core::BackendInfo& backend, const core::Tria
 void count_accesses(core::Backend& backend, const core::TrialPlan& plan, std::uint64_t seed,
                     core::DataMode data, const RunOptions& options, core::Evidence& evidence);
 
-/// Merge races and accesses, look at captures, fill in the repeat check.
-void finish_evidence(core::Evidence& evidence, const core::TrialPlan& plan, core::DataMode data);
+/// Merge races and accesses, look at captures and named terms, fill in the repeat check. `seed` is
+/// the campaign's.
+void finish_evidence(core::Evidence& evidence, const core::TrialPlan& plan, core::DataMode data,
+                     std::uint64_t seed);
 
 }  // namespace faultline::stress::detail

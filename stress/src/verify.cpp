@@ -5,8 +5,10 @@
 
 #include <fmt/format.h>
 
+#include "examine_terms.hpp"
 #include "faultline/core/acceptance.hpp"
 #include "faultline/core/errors.hpp"
+#include "faultline/diagnosis/growth.hpp"
 #include "faultline/diagnosis/totals.hpp"
 #include "faultline/stress/captures.hpp"
 #include "run_arm.hpp"
@@ -15,7 +17,8 @@ namespace faultline::stress {
 namespace {
 
 struct Cell {
-  core::TrialPlan plan;
+  core::TrialPlan base;  ///< the subject's plan
+  core::TrialPlan plan;  ///< what runs: `base`, or with its intermediates as outputs
   core::ConfigEvidence evidence;
   core::TrialRequest request;
 };
@@ -97,6 +100,7 @@ class Sweep {
     evidence.backend_is_model = backend_.info().is_model;
     evidence.declared_deterministic = subject_.deterministic;
     evidence.mode = "verify";
+    evidence.hypothesis = variant_.hypothesis;
     if (!problems.empty()) evidence.problem = problems.front().line();
     for (const core::Problem& problem : problems) {
       total_ += options_.trials * configs_of(problem).size();
@@ -107,6 +111,7 @@ class Sweep {
     }
     evidence.interrupted = detail::stopped(options_.run);
     diagnosis::sort_races(evidence.races);
+    evidence.growth = diagnosis::growth_of(evidence.configs);
     return evidence;
   }
 
@@ -117,14 +122,15 @@ class Sweep {
 
   void run_problem(const core::Problem& problem, core::Evidence& evidence) {
     ErrorSample sample;
-    bool null_outputs_tried = false;
+    bool null_outputs_tried = false, terms_examined = false;
     for (const core::Config& config : configs_of(problem)) {
       if (detail::stopped(options_.run)) return;
       Cell cell;
       cell.evidence.problem = problem.values.line();
       cell.evidence.config = config.line();
       try {
-        cell.plan = subject_.plan(problem, variant_.name, config);
+        cell.base = subject_.plan(problem, variant_.name, config);
+        cell.plan = options_.intermediates ? core::with_intermediates(cell.base) : cell.base;
       } catch (const core::UsageError& e) {
         cell.evidence.result.skipped = true;
         cell.evidence.result.note = e.what();
@@ -134,11 +140,17 @@ class Sweep {
       kernels::check_plan(cell.plan);
       if (!null_outputs_tried) {
         null_outputs_tried = true;
-        try_null_outputs(cell.plan, evidence);
+        try_null_outputs(cell.base, evidence);
         detail::note_asynchronous_instructions(evidence, cell.plan.program(1));
       }
       run_cell(problem, config, cell);
       add_sample(cell, sample);
+      if (options_.intermediates) add_intermediates(cell, evidence);
+      // What could be seen differs little between configs; what was wrong is asked of each.
+      if (cell.evidence.result.wrong_values > 0 || !terms_examined) {
+        add_cell_terms(cell, evidence);
+        terms_examined = true;
+      }
       core::TrialResult& result = cell.evidence.result;
       for (const core::RaceReport& race : result.races) {
         diagnosis::merge_race(evidence.races, race);
@@ -213,6 +225,56 @@ class Sweep {
     if (result.captures.empty() || !cell.plan.reference) return;
     if (!sample.ready()) sample.choose(cell.plan, options_.data, result.captures.front());
     if (sample.ready()) cell.evidence.error_sample = sample.take(result);
+  }
+
+  void add_cell_terms(Cell& cell, core::Evidence& evidence) const {
+    const bool wrong = cell.evidence.result.wrong_values > 0;
+    if (!wrong && total_elements(cell.base) > options_.null_check_elements) return;
+    const std::vector<std::uint32_t> compared = cell.plan.output_indices();
+    std::vector<std::size_t> captured;
+    for (const std::uint32_t index : cell.base.output_indices()) {
+      captured.push_back(static_cast<std::size_t>(
+          std::find(compared.begin(), compared.end(), index) - compared.begin()));
+    }
+    std::string trouble;
+    detail::add_terms(evidence,
+                      detail::examine_terms(cell.base, options_.data, {&cell.evidence.result},
+                                            core::trial_seed(options_.seed, 0), captured, trouble),
+                      cell.evidence.problem, cell.evidence.config);
+    std::string& note = cell.evidence.result.note;
+    if (!trouble.empty()) note += (note.empty() ? "" : "; ") + trouble;
+  }
+
+  /// The intermediates in the order of the algorithm, then the outputs.
+  void add_intermediates(const Cell& cell, core::Evidence& evidence) const {
+    const std::vector<std::uint32_t> compared = cell.plan.output_indices();
+    std::vector<std::uint32_t> order = cell.base.intermediates;
+    const std::vector<std::uint32_t> outputs = cell.base.output_indices();
+    order.insert(order.end(), outputs.begin(), outputs.end());
+    for (std::size_t n = 0; n < order.size(); ++n) {
+      const auto place = static_cast<std::size_t>(
+          std::find(compared.begin(), compared.end(), order[n]) - compared.begin());
+      if (place >= cell.evidence.result.outputs.size()) continue;  // the run broke before it
+      const core::OutputTotals& totals = cell.evidence.result.outputs[place];
+      core::IntermediateEvidence row;
+      row.problem = cell.evidence.problem;
+      row.config = cell.evidence.config;
+      row.name = totals.name;
+      row.is_output = n >= cell.base.intermediates.size();
+      row.compared = totals.compared_elements;
+      row.wrong = totals.bad_elements;
+      row.worst_ratio = totals.worst_ratio;
+      row.tile_axis = totals.geometry.tile_axis;
+      row.tiles = totals.geometry.tiles_per_group > 0 ? totals.geometry.tiles_per_group
+                                                      : totals.geometry.tile_count();
+      for (std::size_t t = 0; t < totals.tiles.size(); ++t) {
+        if (totals.tiles[t].bad_elements == 0) continue;
+        const std::int64_t at = totals.geometry.position_of(static_cast<std::int64_t>(t));
+        row.first_tile = row.first_tile < 0 ? at : std::min(row.first_tile, at);
+        row.last_tile = std::max(row.last_tile, at);
+      }
+      evidence.intermediates.push_back(std::move(row));
+    }
   }
 
   /// Provenance and error shape of the first failing cell that has any; the cells after it are much

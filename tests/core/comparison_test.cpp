@@ -256,6 +256,10 @@ OutputTotals plain_totals(const Case& c, const Tensor& got) {
     totals.worst_ratio = std::max(totals.worst_ratio, check.ratio);
     totals.worst_ulps = std::max(totals.worst_ulps, check.ulps);
     totals.worst_error = std::max(totals.worst_error, check.error);
+    if (std::isfinite(check.error)) {
+      totals.sum_squared_error += check.error * check.error;
+      totals.sum_squared_expected += expected * expected;
+    }
     const double nearest = round_to(c.spec.dtype, expected);
     const double rounded = got.at(i) == nearest ? 0.0 : std::fabs(got.at(i) - nearest);
     totals.worst_rounded_error =
@@ -317,10 +321,41 @@ TEST(Comparison, EqualsTheRuleElementByElement) {
       ASSERT_EQ(totals.worst_ulps, want.worst_ulps);
       ASSERT_EQ(totals.worst_error, want.worst_error);
       ASSERT_EQ(totals.worst_rounded_error, want.worst_rounded_error);
+      for (const auto sum :
+           {&OutputTotals::sum_squared_error, &OutputTotals::sum_squared_expected}) {
+        const double all = want.*sum;  // hostile values may overflow when squared
+        ASSERT_TRUE(totals.*sum == all || std::fabs(totals.*sum - all) <= 1e-12 * all)
+            << totals.*sum << " " << all;
+      }
       ASSERT_EQ(totals.compared_elements, want.compared_elements);
       ASSERT_EQ(totals.tiles, want.tiles) << name_of(dtype) << " round " << round;
     }
   }
+}
+
+TEST(Comparison, RelativeL2IsPooledOverTrialsAndLeavesOutWhatIsNotFinite) {
+  const Case c = make_case(Dtype::f32);
+  OutputTotals totals = c.totals();
+  EXPECT_EQ(totals.relative_l2(), 0.0);
+  Tensor got = c.right;
+  double error = 0.0, expected = 0.0;
+  for (std::int64_t i = 0; i < got.size(); ++i) {
+    const double want = c.reference.expected[static_cast<std::size_t>(i)];
+    got.set(i, 1.25 * want);
+    const double off = got.at(i) - want;
+    error += off * off;
+    expected += want * want;
+  }
+  c.compare(got, totals);
+  EXPECT_NEAR(totals.relative_l2(), std::sqrt(error / expected), 1e-12);
+  EXPECT_NEAR(totals.relative_l2(), 0.25, 1e-6);
+  const double once = totals.relative_l2();
+  got.set(0, kInf);
+  c.compare(got, totals);
+  EXPECT_NEAR(totals.relative_l2(), once, 1e-3);
+  OutputTotals zero;
+  zero.sum_squared_error = 1.0;
+  EXPECT_EQ(zero.relative_l2(), kInf);
 }
 
 TEST(Comparison, AccumulatesOverTrials) {

@@ -83,6 +83,8 @@ TrialResult result() {
   output.worst_error = 5e-324;
   output.worst_rounded_error = -0.0;
   output.worst_error_expected = 1.7976931348623157e308;
+  output.sum_squared_error = 0.3;
+  output.sum_squared_expected = 3e9;
   output.tiles = {{1, 2, 3, 4, 8, 5.5, 6.25, 7}, {}, {0, 0, 0, 0, 0, kInf, kInf, -1}};
   r.outputs = {output, {}};
   r.races = {race()};
@@ -174,9 +176,32 @@ RunRecord full_record() {
   e.races = {race()};
   e.accesses = {access()};
   e.repeat = RepeatEvidence{100, 3};
-  e.error_shape = ErrorShapeEvidence{10, 5, 2, 0.25, 8.0, 77, 16, 4, 9, 3};
+  e.error_shape = ErrorShapeEvidence{10, 5, 2, 0.25, 8.0, 77, 16, 4, 9, 3, 6};
   e.null_outputs_accepted = {"zeros"};
   e.asynchronous_instructions = {"cp.async.bulk"};
+  e.hypothesis = "A_inv";
+  TermEvidence term;
+  term.problem = "b=1 t=64";
+  term.config = "chunk=32";
+  term.name = "no_reverse_cumsum";
+  term.terms = "dG";
+  term.kind = ErrorHypothesis::Kind::wrong_form;
+  term.visibility = kInf;
+  term.elements = 4096;
+  term.excluded = 3;
+  term.coefficient = -0.9375;
+  term.r_squared = 0.998;
+  term.standard_error = 1e-4;
+  term.first_row_coefficient = -0.5;
+  term.first_row_r_squared = 0.25;
+  term.last_row_coefficient = -0.125;
+  term.last_row_r_squared = 0.0625;
+  term.outputs = {{"dk", 24.5, 100, -0.9, 0.99}, {"dv", 0.0, 0, 0.0, 0.0}};
+  e.terms = {term, {}};
+  e.term_combinations = {{"b=1 t=64", "chunk=32", {"A_inv", "dw_cross"}, {-1.0, 1.0}, 0.97}};
+  e.growth = {{"dk", "chunk=32", "b=1", 128, 4, 0.13, 7.5, true}};
+  e.intermediates = {
+      {"b=1 t=64", "chunk=32", "w", true, 4096, 17, 2.5, 1, 2, 4, "chunk of 32 rows"}};
   e.interrupted = true;
 
   Finding finding;
@@ -226,6 +251,11 @@ TEST(Record, JsonRoundTripsEveryField) {
   EXPECT_EQ(again.evidence.accesses, record.evidence.accesses);
   EXPECT_EQ(again.evidence.repeat, record.evidence.repeat);
   EXPECT_EQ(again.evidence.error_shape, record.evidence.error_shape);
+  EXPECT_EQ(again.evidence.terms, record.evidence.terms);
+  EXPECT_EQ(again.evidence.term_combinations, record.evidence.term_combinations);
+  EXPECT_EQ(again.evidence.growth, record.evidence.growth);
+  EXPECT_EQ(again.evidence.intermediates, record.evidence.intermediates);
+  EXPECT_EQ(again.evidence.hypothesis, "A_inv");
   ASSERT_EQ(again.evidence.arms.size(), 2u);
   EXPECT_EQ(again.evidence.arms[0].perturbation, record.evidence.arms[0].perturbation);
   const TrialResult& got = again.evidence.arms[0].result;
@@ -256,6 +286,10 @@ TEST(Record, EveryFieldIsWritten) {
   RunRecord empty;
   empty.evidence.arms.resize(1);
   empty.evidence.configs.resize(1);
+  empty.evidence.terms.resize(1);
+  empty.evidence.term_combinations.resize(1);
+  empty.evidence.growth.resize(1);
+  empty.evidence.intermediates.resize(1);
   const json blank = leaves_of(to_json(empty));
   std::set<std::string> allowed = {"/schema_version"};
   for (const auto& [pointer, value] : blank.items()) {

@@ -222,6 +222,76 @@ core::Evidence unusable_bound() {
   return e;
 }
 
+/// One problem, two configs, both wrong in dk and dbeta alone; three terms were tried.
+core::Evidence term_absent() {
+  core::Evidence e = clean_evidence("verify", true);
+  e.subject = "deltanet_bwd";
+  e.variant = "drop_a_inv";
+  for (const char* config : {"chunk=32", "chunk=64"}) {
+    core::ConfigEvidence c = cell("t=64 dk=64", config, 64, 32, true);
+    c.result.outputs[0].name = "dk";
+    c.error_sample = {0.5, -0.25, 0.125};  // the same in both: systematic_offset fits too
+    e.configs.push_back(std::move(c));
+    const auto add = [&](const char* name, const char* terms, double coefficient, double r_squared,
+                         double on_dv) {
+      core::TermEvidence term;
+      term.problem = "t=64 dk=64";
+      term.config = config;
+      term.name = name;
+      term.terms = terms;
+      term.visibility = 24.0;
+      term.elements = 4096;
+      term.coefficient = coefficient;
+      term.r_squared = r_squared;
+      term.standard_error = 0.001;
+      term.outputs = {{"dk", 24.0, 16, coefficient, r_squared},
+                      {"dbeta", 12.0, 3, coefficient, r_squared},
+                      {"dv", on_dv, 0, 0.0, 0.0}};
+      e.terms.push_back(term);
+    };
+    add("A_inv", "dk_A, dbeta_A", -1.001, 0.998, 0.0);
+    add("dw_cross", "dw_cross", -0.2, 0.31, 0.0);
+    add("du_corr", "du_corr", 0.1, 0.02, 9.0);
+  }
+  return e;
+}
+
+core::Evidence term_scaled() {
+  core::Evidence e = term_absent();
+  for (core::TermEvidence& term : e.terms) {
+    if (term.name == "A_inv") term.coefficient = -0.875;
+  }
+  return e;
+}
+
+/// Five lengths; wrong from the third on; the error grows like the root of the length, then stops.
+core::Evidence stagnating() {
+  core::Evidence e = clean_evidence("verify", true);
+  e.subject = "deltanet_fwd";
+  e.variant = "bf16_state";
+  const double errors[] = {0.004, 0.006, 0.009, 0.013, 0.014};
+  for (int i = 0; i < 5; ++i) {
+    const std::int64_t length = std::int64_t{256} << i;
+    const std::string problem = "t=" + std::to_string(length);
+    e.configs.push_back(cell(problem, "chunk=64", length, 64, i >= 2));
+    e.growth.push_back({"new_state", "chunk=64", "", length, length / 64, errors[i], 3.0, i >= 2});
+  }
+  e.error_shape = core::ErrorShapeEvidence{};
+  e.error_shape->wrong_elements = 100;
+  e.error_shape->smaller = 93;
+  return e;
+}
+
+core::Evidence unseen() {
+  core::Evidence e = term_absent();
+  for (core::ConfigEvidence& c : e.configs) c = cell(c.problem, c.config, 64, 32, false);
+  for (core::TermEvidence& term : e.terms) {
+    term = {.problem = term.problem, .config = term.config, .name = term.name, .visibility = 0.02};
+  }
+  e.hypothesis = "A_inv";
+  return e;
+}
+
 core::Evidence not_provoked() {
   core::Evidence e = clean_evidence("replay", false);
   e.arms = {arm("memory_stress", clean_result(1000))};
@@ -284,6 +354,10 @@ const std::vector<Case>& cases() {
       {"tail", tail, FindingClass::tail, Severity::error, Outcome::fail},
       {"wrong_config", wrong_config, FindingClass::config, Severity::error, Outcome::fail},
       {"systematic", systematic, FindingClass::systematic_offset, Severity::error, Outcome::fail},
+      {"term_absent", term_absent, FindingClass::missing_term, Severity::error, Outcome::fail},
+      {"term_scaled", term_scaled, FindingClass::wrong_term, Severity::error, Outcome::fail},
+      {"stagnating", stagnating, FindingClass::accumulation, Severity::error, Outcome::fail},
+      {"unseen", unseen, FindingClass::bound_vacuous, Severity::warning, Outcome::inconclusive},
       {"benign", benign, FindingClass::nondeterminism_benign, Severity::note, Outcome::pass},
       {"rounding", rounding, FindingClass::output_rounding, Severity::note, Outcome::pass},
       {"uncoalesced", uncoalesced, FindingClass::slow_uncoalesced, Severity::warning,
@@ -342,6 +416,7 @@ TEST_P(EveryCase, IsAPureFunctionWhateverTheOrder) {
     std::shuffle(evidence.races.begin(), evidence.races.end(), random);
     std::shuffle(evidence.provenance.begin(), evidence.provenance.end(), random);
     std::shuffle(evidence.accesses.begin(), evidence.accesses.end(), random);
+    std::shuffle(evidence.growth.begin(), evidence.growth.end(), random);
     EXPECT_EQ(diagnose(evidence), verdict);
   }
 }
@@ -368,7 +443,7 @@ TEST(Classes, EveryClassThatARuleProducesHasACase) {
   std::set<FindingClass> shown;
   for (const Case& c : cases()) shown.insert(c.finding);
   EXPECT_EQ(produced, shown);
-  EXPECT_EQ(produced.size(), 19u);
+  EXPECT_EQ(produced.size(), 22u);
 }
 
 TEST(CleanTwin, PassesWithoutAFinding) {
@@ -669,6 +744,138 @@ TEST(SlowUncoalesced, ALineThatCarriesLittleDoesNotMatter) {
   core::Evidence e = uncoalesced();
   e.accesses = {access(88, 100, 1000, 100, 4096), access(95, 10000, 40000, 40000, 16)};
   EXPECT_THAT(diagnose(e).findings, IsEmpty());
+}
+
+// --- named terms ---
+
+TEST(MissingTerm, SaysTermCoefficientFootprintAndRival) {
+  const core::Verdict verdict = diagnose(term_absent());
+  const core::Finding& finding = verdict.findings.at(0);
+  EXPECT_THAT(verdict.summary,
+              HasSubstr("deltanet_bwd@drop_a_inv lacks the term A_inv (dk_A, dbeta_A)"));
+  const std::string text = all_text(verdict);
+  EXPECT_THAT(text, HasSubstr("got - expected is -1.001 times the effect of A_inv: R^2 = 0.998"));
+  EXPECT_THAT(text, HasSubstr("only dk and dbeta are wrong (dv right), as the data flow of A_inv "
+                              "predicts"));
+  EXPECT_THAT(text, HasSubstr("next best: dw_cross with coefficient -0.200, R^2 = 0.310"));
+  EXPECT_THAT(text, HasSubstr("it explains 2 of 2 cells"));
+  EXPECT_EQ(finding.runner_up, FindingClass::systematic_offset);
+}
+
+TEST(MissingTerm, BelowNineTenthsIsNoClaim) {
+  core::Evidence e = term_absent();
+  for (core::TermEvidence& term : e.terms) term.r_squared = std::min(term.r_squared, 0.89);
+  EXPECT_EQ(diagnose(e).findings.at(0).finding, FindingClass::systematic_offset);
+}
+
+TEST(MissingTerm, OneCellOfManyIsNotEnoughToOutrankTheRest) {
+  core::Evidence e = term_absent();
+  for (const char* problem : {"t=128 dk=64", "t=256 dk=64"}) {
+    for (core::TermEvidence term : term_absent().terms) {
+      term.problem = problem;
+      term.r_squared *= 0.5;
+      e.terms.push_back(term);
+    }
+  }
+  for (core::TermEvidence& term : e.terms) {
+    if (term.config == "chunk=64") term.r_squared *= 0.5;
+  }
+  const core::Verdict verdict = diagnose(e);
+  EXPECT_EQ(verdict.findings.at(0).finding, FindingClass::systematic_offset);
+  EXPECT_EQ(verdict.findings.at(0).runner_up, FindingClass::missing_term);
+}
+
+TEST(MissingTerm, ARaceExplainsItsOwnValues) {
+  core::Evidence e = term_absent();
+  e.races = {async_race()};
+  for (core::ConfigEvidence& c : e.configs) c.result.raced = c.result.trials;
+  EXPECT_EQ(find(diagnose(e), FindingClass::missing_term), nullptr);
+}
+
+TEST(WrongTerm, NamesTheFactor) {
+  EXPECT_THAT(diagnose(term_scaled()).summary, HasSubstr("with the wrong factor 0.125"));
+}
+
+TEST(Accumulation, SaysHowTheErrorGrows) {
+  const std::string text = all_text(diagnose(stagnating()));
+  EXPECT_THAT(text, HasSubstr("grows like length^0.45 and flattens towards the end"));
+  EXPECT_THAT(text, HasSubstr("relative L2 of new_state by number of chunks [chunk=64]: 4: 0.004, "
+                              "8: 0.006"));
+  EXPECT_THAT(text, HasSubstr("93 of 100 (93 %) wrong elements are smaller"));
+}
+
+TEST(Accumulation, AnErrorThatDoesNotGrowOrStartsLargeIsSomethingElse) {
+  core::Evidence flat = stagnating();
+  for (core::GrowthEvidence& row : flat.growth) row.relative_l2 = 0.01;
+  EXPECT_EQ(find(diagnose(flat), FindingClass::accumulation), nullptr);
+  core::Evidence large = stagnating();
+  for (core::GrowthEvidence& row : large.growth) row.relative_l2 *= 20;
+  EXPECT_EQ(find(diagnose(large), FindingClass::accumulation), nullptr);
+  core::Evidence falling = stagnating();
+  falling.growth.back().relative_l2 = 0.005;
+  EXPECT_EQ(find(diagnose(falling), FindingClass::accumulation), nullptr);
+}
+
+TEST(Accumulation, ANamedTermThatFitsComesFirst) {
+  core::Evidence e = stagnating();
+  e.terms = term_absent().terms;
+  for (core::TermEvidence& term : e.terms) term.problem = "t=4096";
+  EXPECT_EQ(diagnose(e).findings.at(0).finding, FindingClass::missing_term);
+}
+
+TEST(InvisibleTerms, AreANoteWhereTheyAreNotTheSubject) {
+  core::Evidence e = unseen();
+  e.hypothesis.clear();
+  const core::Verdict verdict = diagnose(e);
+  EXPECT_EQ(verdict.outcome, Outcome::pass);
+  ASSERT_EQ(verdict.findings.size(), 1u);
+  EXPECT_EQ(verdict.findings[0].severity, Severity::note);
+  EXPECT_THAT(verdict.findings[0].headline,
+              HasSubstr("terms not visible with these inputs: A_inv (0.02 of the bound), "));
+}
+
+TEST(InvisibleTerms, OneCellWhereItShowsIsEnough) {
+  core::Evidence e = unseen();
+  for (core::TermEvidence& term : e.terms) {
+    if (term.config == "chunk=64") term.visibility = 1.6;
+  }
+  EXPECT_EQ(diagnose(e).outcome, Outcome::pass);
+}
+
+TEST(InvisibleTerms, AFailureIsStillAFailure) {
+  core::Evidence e = unseen();
+  e.configs[0] = cell("t=64 dk=64", "chunk=32", 64, 32, true);
+  EXPECT_EQ(diagnose(e).outcome, Outcome::fail);
+}
+
+TEST(Intermediates, TheFirstThatDivergesIsNamed) {
+  core::Evidence e = term_absent();
+  const auto row = [](const char* name, std::uint64_t wrong, std::int64_t first, bool output) {
+    core::IntermediateEvidence r;
+    r.problem = "t=64 dk=64";
+    r.config = "chunk=32";
+    r.name = name;
+    r.is_output = output;
+    r.compared = 4096;
+    r.wrong = wrong;
+    r.worst_ratio = wrong > 0 ? 7.5 : 0.3;
+    r.first_tile = first;
+    r.last_tile = wrong > 0 ? 3 : -1;
+    r.tiles = 4;
+    r.tile_axis = "a chunk of 32 rows";
+    return r;
+  };
+  e.intermediates = {row("x", 0, -1, false), row("w", 12, 1, false), row("u", 9, 0, false),
+                     row("dk", 16, 0, true)};
+  EXPECT_THAT(all_text(diagnose(e)),
+              HasSubstr("first divergence: w from tile 1 on (of 4, a tile being a chunk of 32 "
+                        "rows), 7.5 times the bound; x before it is right"));
+  e.intermediates = {row("x", 3, 3, false), row("dk", 16, 0, true)};
+  EXPECT_THAT(all_text(diagnose(e)), HasSubstr("first divergence: x in tile 3 alone"));
+  EXPECT_THAT(all_text(diagnose(e)), HasSubstr("it is the first intermediate of the algorithm"));
+  e.intermediates = {row("x", 0, -1, false), row("w", 0, -1, false), row("dk", 16, 0, true)};
+  EXPECT_THAT(all_text(diagnose(e)), HasSubstr("dk in the first tile to the last"));
+  EXPECT_THAT(all_text(diagnose(e)), HasSubstr("x and w before it are right"));
 }
 
 // --- elements without a usable reference ---

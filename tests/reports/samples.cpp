@@ -395,6 +395,99 @@ RunRecord verify_dropped_tail() {
   return record;
 }
 
+RunRecord verify_missing_term() {
+  RunRecord record = on_simulator("verify", "deltanet_bwd", "drop_dw_cross",
+                                  "deltanet_bwd b=1 h=1 t=128 dk=64 dv=64 dtype=f16");
+  record.analysis_plan = "3 problems x one config, 3 trials each";
+  Evidence& evidence = record.evidence;
+  evidence.hypothesis = "dw_cross";
+  const TileGeometry rows{128, 64, 32, 64, 4, 0, "one chunk"};
+  const double errors[][3] = {{0.00041, 0.063, 0.094}, {0.00038, 0.00040, 0.00043}};
+  for (int i = 0; i < 3; ++i) {
+    const std::int64_t length = std::int64_t{32} << i;
+    ConfigEvidence cell;
+    cell.problem = fmt::format("b=1 h=1 t={} dk=64 dv=64 dtype=f16", length);
+    cell.config = "chunk=32";
+    cell.result.trials = 3;
+    cell.result.outputs = {output("dk", Dtype::f16, rows, 3, i == 0 ? 0.31 : 9.4),
+                           output("dv", Dtype::f16, rows, 3, 0.28)};
+    cell.reduction = length;
+    cell.tile_k = 32;
+    for (int o = 0; o < 2; ++o) {
+      OutputTotals& totals = cell.result.outputs[static_cast<std::size_t>(o)];
+      totals.sum_squared_expected = 100.0;
+      totals.sum_squared_error = 100.0 * errors[o][i] * errors[o][i];
+      evidence.growth.push_back({totals.name, cell.config, "b=1 h=1 dk=64 dv=64 dtype=f16", length,
+                                 length / 32, errors[o][i], totals.worst_ratio, o == 0 && i > 0});
+    }
+    if (i > 0) {
+      cell.failed = true;
+      cell.result.failed = cell.result.wrong_values = 3;
+      spoil(cell.result.outputs[0], 1, 3, 412, 9.4, 2048);
+      cell.token = "fl1.eyJzIjoiZGVsdGFuZXQifQ.Qx3b";
+    }
+    evidence.configs.push_back(cell);
+  }
+  const std::string problem = "b=1 h=1 t=128 dk=64 dv=64 dtype=f16";
+  const auto term = [&](std::string name, std::string terms, ErrorHypothesis::Kind kind,
+                        double coefficient, double r_squared, double on_dk, double on_dv) {
+    TermEvidence t;
+    t.problem = problem;
+    t.config = "chunk=32";
+    t.name = std::move(name);
+    t.terms = std::move(terms);
+    t.kind = kind;
+    t.visibility = std::max(on_dk, on_dv);
+    t.elements = 16384;
+    t.coefficient = coefficient;
+    t.r_squared = r_squared;
+    t.standard_error = 0.0004;
+    t.outputs = {{"dk", on_dk, 824, coefficient, r_squared}, {"dv", on_dv, 0, 0.0, 0.0}};
+    evidence.terms.push_back(std::move(t));
+  };
+  using Kind = ErrorHypothesis::Kind;
+  term("A_inv", "dk_A, dbeta_A", Kind::term, -0.117, 0.021, 24.1, 0.0);
+  term("dh_coefficient", "dh_coefficient", Kind::term, -0.402, 0.283, 11.9, 8.2);
+  term("dw_cross", "dw_cross", Kind::term, -0.999, 0.99871, 9.3, 0.0);
+  term("dk_corr", "dk_corr", Kind::term, 0.031, 0.004, 0.4, 0.0);
+  term("strict_tril", "P = tril(Q K^T Gamma)", Kind::wrong_form, 0.012, 0.0003, 31.0, 40.7);
+  evidence.term_combinations = {
+      {problem, "chunk=32", {"dw_cross", "dk_corr"}, {-0.999, 0.004}, 0.99872}};
+  const auto stage = [&](std::string name, bool is_output, std::uint64_t wrong, double ratio,
+                         std::int64_t first, std::int64_t last) {
+    evidence.intermediates.push_back({problem, "chunk=32", std::move(name), is_output, 24576, wrong,
+                                      ratio, first, last, 4, "one chunk"});
+  };
+  stage("x", false, 0, 0.21, -1, -1);
+  stage("dh", false, 0, 0.34, -1, -1);
+  stage("dw", false, 1302, 14.2, 1, 2);
+  stage("dk", true, 824, 9.4, 1, 2);
+  stage("dv", true, 0, 0.28, -1, -1);
+  record.verdict.outcome = Outcome::fail;
+  record.verdict.summary = "fail(missing_term): deltanet_bwd@drop_dw_cross lacks the term dw_cross";
+  Finding missing;
+  missing.finding = FindingClass::missing_term;
+  missing.headline = "deltanet_bwd@drop_dw_cross lacks the term dw_cross";
+  missing.evidence = {"first divergence: dw in tiles 1 to 2 (of 4, a tile being one chunk), 14.2 "
+                      "times the bound; x "
+                      "and dh before it are right",
+                      "got - expected is -0.999 times the effect of dw_cross: R^2 = 0.99871 over "
+                      "16,384 elements of "
+                      "the wrong outputs",
+                      "only dk is wrong (dv right), as the data flow of dw_cross predicts"};
+  missing.runner_up = FindingClass::systematic_offset;
+  missing.runner_up_reason = "the next best reading, dh_coefficient, explains R^2 = 0.283";
+  missing.advice = "Compare the code that should compute dw_cross with its formula.";
+  Finding unseen;
+  unseen.finding = FindingClass::bound_vacuous;
+  unseen.severity = Severity::note;
+  unseen.headline = "terms not visible with these inputs: dk_corr (0.4 of the bound)";
+  unseen.runner_up = FindingClass::vacuous;
+  record.verdict.findings = {missing, unseen};
+  record.replay_lines = {"faultline verify deltanet_bwd@drop_dw_cross t=128 --config chunk=32"};
+  return record;
+}
+
 RunRecord verify_uncoalesced() {
   RunRecord record = gemv_sweep("uncoalesced", 1);
   record.evidence.configs.resize(6);
@@ -678,6 +771,7 @@ std::vector<Named> all() {
           {"verify_gemv", verify_gemv()},
           {"verify_stage_sentinel", verify_stage_sentinel()},
           {"verify_dropped_tail", verify_dropped_tail()},
+          {"verify_missing_term", verify_missing_term()},
           {"verify_uncoalesced", verify_uncoalesced()},
           {"cuda_stress", cuda_stress()},
           {"bench_gemv", bench_gemv()},

@@ -15,6 +15,7 @@ core::RunRecord stress_clean();           ///< simulator, pass, no failure
 core::RunRecord verify_gemv();            ///< pass with output_rounding, many configs
 core::RunRecord verify_stage_sentinel();  ///< fail(systematic_offset), the same in every config
 core::RunRecord verify_dropped_tail();    ///< fail(tail), tile maps with many tiles
+core::RunRecord verify_missing_term();    ///< fail(missing_term): fits, growth, intermediates
 core::RunRecord verify_uncoalesced();     ///< pass with a warning and access statistics
 core::RunRecord cuda_stress();            ///< H200, 18 arms, rates over four decades, skipped arms
 core::RunRecord bench_gemv();             ///< timings, one of them contaminated

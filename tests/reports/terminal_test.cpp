@@ -69,13 +69,13 @@ TEST_P(Golden, IsAsApproved) {
   FAIL() << "no sample of that name";
 }
 
-INSTANTIATE_TEST_SUITE_P(Plain, Golden,
-                         testing::Combine(testing::Values("stress_shared_buffer", "stress_clean",
-                                                          "verify_gemv", "verify_dropped_tail",
-                                                          "verify_uncoalesced", "cuda_stress",
-                                                          "bench_gemv", "unsupported",
-                                                          "interrupted", "deadlock", "empty"),
-                                          testing::Values(80, 160), testing::Values(false)));
+INSTANTIATE_TEST_SUITE_P(
+    Plain, Golden,
+    testing::Combine(testing::Values("stress_shared_buffer", "stress_clean", "verify_gemv",
+                                     "verify_dropped_tail", "verify_missing_term",
+                                     "verify_uncoalesced", "cuda_stress", "bench_gemv",
+                                     "unsupported", "interrupted", "deadlock", "empty"),
+                     testing::Values(80, 160), testing::Values(false)));
 INSTANTIATE_TEST_SUITE_P(Color, Golden,
                          testing::Combine(testing::Values("stress_shared_buffer", "cuda_stress"),
                                           testing::Values(80, 160), testing::Values(true)));

@@ -41,6 +41,9 @@ std::optional<core::Finding> find_uninitialised(const Facts&);
 std::optional<core::Finding> find_tail(const Facts&);
 std::optional<core::Finding> find_config(const Facts&);
 std::optional<core::Finding> find_systematic_offset(const Facts&);
+std::optional<core::Finding> find_missing_term(const Facts&);
+std::optional<core::Finding> find_wrong_term(const Facts&);
+std::optional<core::Finding> find_accumulation(const Facts&);
 std::optional<core::Finding> find_benign_nondeterminism(const Facts&);
 std::optional<core::Finding> find_output_rounding(const Facts&);
 std::optional<core::Finding> find_slow_uncoalesced(const Facts&);
@@ -48,6 +51,7 @@ std::optional<core::Finding> find_slow_bank_conflicts(const Facts&);
 std::optional<core::Finding> find_slow_lane_folded(const Facts&);
 std::optional<core::Finding> find_vacuous(const Facts&);
 std::optional<core::Finding> find_bound_vacuous(const Facts&);
+std::optional<core::Finding> find_invisible_terms(const Facts&);
 std::optional<core::Finding> find_no_evidence(const Facts&);
 
 /// The run itself broke: outcome error.

@@ -20,6 +20,9 @@ constexpr Rule kRules[] = {
     {tail, Rule::Kind::explanation, find_tail},
     {config, Rule::Kind::explanation, find_config},
     {systematic_offset, Rule::Kind::explanation, find_systematic_offset},
+    {missing_term, Rule::Kind::explanation, find_missing_term},
+    {wrong_term, Rule::Kind::explanation, find_wrong_term},
+    {accumulation, Rule::Kind::explanation, find_accumulation},
     {nondeterminism_benign, Rule::Kind::fact, find_benign_nondeterminism},
     {output_rounding, Rule::Kind::fact, find_output_rounding},
     {slow_uncoalesced, Rule::Kind::fact, find_slow_uncoalesced},
@@ -27,6 +30,7 @@ constexpr Rule kRules[] = {
     {slow_lane_folded, Rule::Kind::fact, find_slow_lane_folded},
     {vacuous, Rule::Kind::fact, find_vacuous},
     {bound_vacuous, Rule::Kind::fact, find_bound_vacuous},
+    {bound_vacuous, Rule::Kind::fact, find_invisible_terms},
     {no_evidence, Rule::Kind::fact, find_no_evidence},
 };
 

@@ -96,17 +96,57 @@ bool is_plain(const TermCandidate& candidate) {
   return candidate.how != How::scaled && candidate.how != How::several && candidate.rows.empty();
 }
 
-/// Fewer free parameters first: a scaled term, single rows and combinations must leave a third of
-/// what the plain readings leave unexplained.
+/// What a reading leaves unexplained, times what it asks for: a scaled term, single rows and each
+/// further term must leave a third of what a plain reading leaves; of two that leave the same
+/// (where they differ is below rounding), the one that the subject names first is the likelier.
+double cost(const TermCandidate& candidate) {
+  constexpr double kPerParameter = 3.0, kPerPlace = 1.02;
+  const auto parameters = candidate.names.size() - 1 + (is_plain(candidate) ? 0u : 1u);
+  return std::max(1.0 - candidate.r_squared, 1e-9) *
+         std::pow(kPerParameter, static_cast<double>(parameters)) *
+         std::pow(kPerPlace, static_cast<double>(candidate.order));
+}
+
+/// Those that may be claimed come first, of these the ones that no output contradicts.
 bool better(const TermCandidate& a, const TermCandidate& b) {
-  constexpr double kParsimony = 3.0;
-  double left_a = std::max(1.0 - a.r_squared, 1e-9), left_b = std::max(1.0 - b.r_squared, 1e-9);
-  const auto parameters = [](const TermCandidate& c) {
-    return c.names.size() + (is_plain(c) ? 0u : 1u);
+  const bool claimed_a = a.r_squared >= kClaimed, claimed_b = b.r_squared >= kClaimed;
+  if (claimed_a != claimed_b) return claimed_a;
+  if (a.contradicted() != b.contradicted()) return b.contradicted();
+  return std::pair(cost(a), a.order) < std::pair(cost(b), b.order);
+}
+
+double coefficient_of(const TermCandidate& candidate, const std::string& name) {
+  for (std::size_t i = 0; i < candidate.names.size(); ++i) {
+    if (candidate.names[i] == name) return candidate.coefficients[i];
+  }
+  return 0.0;
+}
+
+/// Outputs of the cell against what the reading predicts.
+void compare_footprint(const Cell& cell, TermCandidate& candidate) {
+  constexpr double kUnseen = 0.25;  // of the bound: cannot make a right element wrong
+  struct Footprint {
+    double visibility = 0.0;
+    bool wrong = false;
   };
-  left_a *= std::pow(kParsimony, static_cast<double>(parameters(a)));
-  left_b *= std::pow(kParsimony, static_cast<double>(parameters(b)));
-  return std::tuple(left_a, a.names) < std::tuple(left_b, b.names);
+  std::map<std::string, Footprint> outputs;
+  for (const TermEvidence* term : cell.terms) {
+    const double coefficient = coefficient_of(candidate, term->name);
+    for (const core::TermOutputEvidence& output : term->outputs) {
+      Footprint& footprint = outputs[output.output];
+      footprint.wrong = footprint.wrong || output.wrong > 0;
+      footprint.visibility =
+          std::max(footprint.visibility, output.visibility * std::fabs(coefficient));
+    }
+  }
+  for (const auto& [name, footprint] : outputs) {
+    if (footprint.wrong && footprint.visibility < kUnseen) candidate.wrong_beyond.push_back(name);
+    // Single rows may miss the element with the largest effect.
+    if (!footprint.wrong && footprint.visibility >= kVisible && candidate.rows.empty()) {
+      candidate.right_though_predicted.push_back(
+          fmt::format("{} (effect {} times the bound)", name, number(footprint.visibility)));
+    }
+  }
 }
 
 /// Readings of a cell, best first.
@@ -126,41 +166,13 @@ std::vector<TermCandidate> readings(const Cell& cell) {
   for (const core::TermCombinationEvidence* combination : cell.combinations) {
     add(candidate_of(*combination, cell));
   }
+  for (TermCandidate& candidate : candidates) {
+    compare_footprint(cell, candidate);
+    candidate.order = static_cast<std::size_t>(
+        std::find(cell.terms.begin(), cell.terms.end(), candidate.term) - cell.terms.begin());
+  }
   std::stable_sort(candidates.begin(), candidates.end(), better);
   return candidates;
-}
-
-double coefficient_of(const TermCandidate& candidate, const std::string& name) {
-  for (std::size_t i = 0; i < candidate.names.size(); ++i) {
-    if (candidate.names[i] == name) return candidate.coefficients[i];
-  }
-  return 0.0;
-}
-
-/// Outputs of the cell against what the reading predicts.
-void compare_footprint(const Cell& cell, TermExplanation& explanation) {
-  struct Footprint {
-    double visibility = 0.0;
-    bool wrong = false;
-  };
-  std::map<std::string, Footprint> outputs;
-  for (const TermEvidence* term : cell.terms) {
-    const double coefficient = coefficient_of(explanation.best, term->name);
-    for (const core::TermOutputEvidence& output : term->outputs) {
-      Footprint& footprint = outputs[output.output];
-      footprint.wrong = footprint.wrong || output.wrong > 0;
-      footprint.visibility =
-          std::max(footprint.visibility, output.visibility * std::fabs(coefficient));
-    }
-  }
-  for (const auto& [name, footprint] : outputs) {
-    if (footprint.wrong && footprint.visibility == 0.0) explanation.wrong_beyond.push_back(name);
-    // Single rows may miss the element with the largest effect.
-    if (!footprint.wrong && footprint.visibility >= kVisible && explanation.best.rows.empty()) {
-      explanation.right_though_predicted.push_back(
-          fmt::format("{} (effect {} times the bound)", name, number(footprint.visibility)));
-    }
-  }
 }
 
 std::string coefficient_text(double c) { return fmt::format("{:+.3f}", c); }
@@ -250,15 +262,15 @@ std::string footprint_sentence(const TermExplanation& explanation) {
                          ? fmt::format("{} {} wrong", list(wrong), wrong.size() == 1 ? "is" : "are")
                          : fmt::format("only {} {} wrong ({} right)", list(wrong),
                                        wrong.size() == 1 ? "is" : "are", list(right));
-  if (!explanation.contradicted()) {
+  if (!explanation.best.contradicted()) {
     return text + fmt::format(", as the data flow of {} predicts", name);
   }
-  if (!explanation.wrong_beyond.empty()) {
-    text += fmt::format("; {} has no effect on {}", name, list(explanation.wrong_beyond));
+  if (!explanation.best.wrong_beyond.empty()) {
+    text += fmt::format("; {} has no effect on {}", name, list(explanation.best.wrong_beyond));
   }
-  if (!explanation.right_though_predicted.empty()) {
-    text +=
-        fmt::format("; {} should show in {} too", name, list(explanation.right_though_predicted));
+  if (!explanation.best.right_though_predicted.empty()) {
+    text += fmt::format("; {} should show in {} too", name,
+                        list(explanation.best.right_though_predicted));
   }
   return text;
 }
@@ -315,21 +327,19 @@ std::optional<TermExplanation> explain_terms(const Facts& facts) {
   for (const TermCandidate& rival : readings(*won->strongest)) {
     if (rival.name() == explanation.best.name() || !rival.rows.empty()) continue;
     // A combination that holds the winner says the same with more words.
+    const std::vector<std::string>& names = rival.names;
     if (rival.how == How::several &&
-        std::find(rival.names.begin(), rival.names.end(), explanation.best.names.front()) !=
-            rival.names.end()) {
+        std::find(names.begin(), names.end(), explanation.best.names.front()) != names.end()) {
       continue;
     }
-    if (!explanation.runner_up || rival.r_squared > explanation.runner_up->r_squared) {
-      explanation.runner_up = rival;
-    }
+    explanation.runner_up = rival;  // they come best first
+    break;
   }
   if (explanation.runner_up) {
     explanation.ambiguous =
-        explanation.runner_up->r_squared >= kClaimed &&
+        explanation.runner_up->r_squared >= kClaimed && !explanation.runner_up->contradicted() &&
         1.0 - explanation.runner_up->r_squared <= 2.0 * (1.0 - explanation.best.r_squared) + 1e-6;
   }
-  compare_footprint(*won->strongest, explanation);
   return explanation;
 }
 
@@ -342,7 +352,7 @@ core::Finding term_finding(const Facts& facts, const TermExplanation& explanatio
   finding.confidence = 0.97 + 0.02 * (best.r_squared - kClaimed) / (1.0 - kClaimed);
   if (explanation.ambiguous) finding.confidence = 0.965;
   if (2 * explanation.explained < explanation.cells) finding.confidence = 0.8;
-  if (explanation.contradicted()) finding.confidence = std::min(finding.confidence, 0.7);
+  if (explanation.best.contradicted()) finding.confidence = std::min(finding.confidence, 0.7);
   finding.headline = headline_of(facts, best);
   finding.evidence.push_back(fit_sentence(best));
   finding.evidence.push_back(meaning_sentence(best));
@@ -377,9 +387,11 @@ core::Finding term_finding(const Facts& facts, const TermExplanation& explanatio
     const TermCandidate& rival = *explanation.runner_up;
     TermExplanation as_finding;
     as_finding.best = rival;
-    finding.runner_up = as_finding.finding();
+    const bool same = as_finding.finding() == finding.finding;
+    finding.runner_up = same ? FindingClass::systematic_offset : as_finding.finding();
     finding.runner_up_reason = fmt::format(
-        "{} explains R^2 = {}{}", rival.name(), r_squared_text(rival.r_squared),
+        "the next best reading, {}, explains R^2 = {}{}", rival.name(),
+        r_squared_text(rival.r_squared),
         explanation.ambiguous ? ": at these inputs the two can hardly be told apart" : "");
   } else {
     finding.runner_up = FindingClass::systematic_offset;

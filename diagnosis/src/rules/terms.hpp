@@ -34,7 +34,12 @@ struct TermCandidate {
   double r_squared = 0.0;
   std::string rows{};                        ///< "on the last row of each chunk"; empty: everywhere
   const core::TermEvidence* term = nullptr;  ///< its first name's evidence, in the same cell
+  std::size_t order = 0;  ///< of that name among the cell's hypotheses, which come likeliest first
+  /// Outputs of the cell that speak against it: wrong ones on which it has no effect to speak of,
+  /// and right ones in which it should be seen.
+  std::vector<std::string> wrong_beyond{}, right_though_predicted{};
 
+  bool contradicted() const { return !wrong_beyond.empty() || !right_though_predicted.empty(); }
   std::string name() const;  ///< "A_inv", "A_inv and dw_cross"
 };
 
@@ -44,11 +49,6 @@ struct TermExplanation {
   std::optional<TermCandidate> runner_up{};  ///< of the other names, in the same cell
   std::size_t cells = 0, explained = 0;  ///< cells with wrong values, and those that it explains
   bool ambiguous = false;                ///< the runner-up fits about as well
-  /// Outputs of that cell: wrong ones where the reading has no effect at all, and right ones where
-  /// it should be seen.
-  std::vector<std::string> wrong_beyond{}, right_though_predicted{};
-
-  bool contradicted() const { return !wrong_beyond.empty() || !right_though_predicted.empty(); }
   core::FindingClass finding() const;
 };
 

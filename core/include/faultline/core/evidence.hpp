@@ -78,6 +78,7 @@ struct ErrorShapeEvidence {
   /// gave other bits; likewise for pairs with different poison.
   std::uint64_t same_poison_pairs = 0, same_poison_differing = 0;
   std::uint64_t other_poison_pairs = 0, other_poison_differing = 0;
+  std::uint64_t smaller = 0;  ///< wrong, finite elements with |got| < |expected|
   friend bool operator==(const ErrorShapeEvidence&, const ErrorShapeEvidence&) = default;
 };
 
@@ -143,8 +144,10 @@ struct IntermediateEvidence {
   bool is_output = false;
   std::uint64_t compared = 0, wrong = 0;  ///< elements over all trials
   double worst_ratio = 0.0;
-  std::int64_t first_tile = -1;  ///< position in its group of the first wrong tile; -1: none
-  std::string tile_axis{};       ///< what a tile is, "chunk of 64 rows"
+  /// Positions in their group of the first and the last wrong tile (-1: none), and how many there
+  /// are.
+  std::int64_t first_tile = -1, last_tile = -1, tiles = 0;
+  std::string tile_axis{};  ///< what a tile is, "chunk of 64 rows"
   friend bool operator==(const IntermediateEvidence&, const IntermediateEvidence&) = default;
 };
 

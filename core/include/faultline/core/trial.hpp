@@ -37,6 +37,7 @@ struct ErrorHypothesis {
     term,        ///< `effect` is the term's contribution, expected - ablated: coefficient -1 of the
                  ///< residual on it says missing, +1 doubled
     wrong_form,  ///< `effect` is wrong - expected: coefficient 1 says computed in this wrong form
+    low_precision,  ///< the same of sums or a state kept in too low a precision
   };
   std::string name{};   ///< "A_inv"
   std::string terms{};  ///< "dk_A, dbeta_A": the named terms of the reference behind it
@@ -130,7 +131,7 @@ struct TileTotals {
   std::uint64_t not_finite = 0;
   std::uint64_t poison = 0;
   std::uint64_t no_reference = 0;  ///< bad, because reference or bound is unusable there
-  double worst_ratio = 0.0;        ///< worst error over bound, all elements (accepted ones too)
+  double worst_ratio = 0.0;  ///< worst error over bound, all elements (accepted ones too)
   double worst_ulps = 0.0;
   std::int64_t first_bad_index = -1;
   friend bool operator==(const TileTotals&, const TileTotals&) = default;
@@ -153,7 +154,14 @@ struct OutputTotals {
   double worst_rounded_error =
       0.0;  ///< |got - RN(expected)|: what a test against a rounded reference sees
   double worst_error_expected = 0.0;  ///< reference value where worst_error occurred
+  /// Sums of (got - expected)^2 and expected^2 over the elements with a finite error: context for
+  /// readers, never part of a verdict on an element.
+  double sum_squared_error = 0.0, sum_squared_expected = 0.0;
   std::vector<TileTotals> tiles{};    ///< geometry.tile_count() of them
+
+  /// Root of the quotient of the two sums; 0 when there was nothing to sum, infinite when only the
+  /// reference is zero.
+  double relative_l2() const;
 };
 
 /// One failing trial kept for a closer look. Inputs are regenerated from the seed.
