@@ -216,6 +216,12 @@ void compare_one(Context& context, core::Dtype dtype, const core::TileGeometry& 
   same("worst_ulps", device.worst_ulps, host.worst_ulps);
   same("worst_error", device.worst_error, host.worst_error);
   same("worst_rounded_error", device.worst_rounded_error, host.worst_rounded_error);
+  const auto close = [&](const char* what, double a, double b) {  // sums in another order
+    const bool equal = a == b || std::fabs(a - b) <= 1e-6 * std::fabs(b);
+    context.check(equal, fmt::format("{}: {} device {} host {}", spec.name, what, a, b));
+  };
+  close("sum_squared_error", device.sum_squared_error, host.sum_squared_error);
+  close("sum_squared_expected", device.sum_squared_expected, host.sum_squared_expected);
   std::size_t different_tiles = 0;
   for (std::size_t t = 0; t < host.tiles.size(); ++t) {
     different_tiles += !(device.tiles[t] == host.tiles[t]);

@@ -165,6 +165,7 @@ struct ChunkResult {
   uint32_t compared = 0, bad = 0, not_finite = 0, poison = 0, no_reference = 0;
   uint32_t undecided = 0;  ///< bits 2j and 2j + 1: the pair of round j
   uint64_t hash = 0;
+  double squared_error = 0.0, squared_expected = 0.0;  ///< of elements with a finite error
   ElementMaxima maxima;
 };
 
@@ -199,6 +200,10 @@ __device__ void judge_element(const abi::CompareParameters& p, const abi::Compar
     no_reference = check.kind == core::ElementClass::no_reference;
     tile = output.first_tile + abi::tile_of(output, static_cast<uint32_t>(i));
     raise_maxima(r.maxima, check.error, expected, judgement.rounded_error);
+    if (core::is_finite(check.error)) {
+      r.squared_error += check.error * check.error;
+      r.squared_expected += expected * expected;
+    }
     raise(&p.tiles[tile].worst_ratio, check.ratio);
     raise(&p.tiles[tile].worst_ulps, check.ulps);
     ++r.compared;
@@ -261,6 +266,8 @@ __device__ ChunkResult compare_chunk(const abi::CompareParameters& p,
       return;
     }
     ++r.compared;
+    r.squared_error += check.error * check.error;
+    r.squared_expected += want * want;
     // What raises no maximum, nearly everything, ends here.
     if (check.nearest && check.error <= worst_error && check.ulps <= core::double_of(seen.y)) {
       return;
@@ -409,7 +416,8 @@ __device__ void finish_trial(const abi::CompareParameters& p, uint32_t slot, uin
 
 __device__ uint32_t warp_sum(uint32_t x) { return __reduce_add_sync(0xffffffffu, x); }
 
-__device__ uint64_t warp_sum(uint64_t x) {
+template <class T>
+__device__ T warp_sum(T x) {
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) x += __shfl_xor_sync(0xffffffffu, x, offset);
   return x;
@@ -458,6 +466,7 @@ extern "C" __global__ void __launch_bounds__(abi::kThreads)
     faultline_compare(const __grid_constant__ abi::CompareParameters p) {
   __shared__ uint32_t compared, bad, not_finite, poison, no_reference, last;
   __shared__ unsigned long long hash;
+  __shared__ double squared_error, squared_expected;
   const uint32_t slot = blockIdx.y;
   wait_for_earlier_launches();
   let_next_launch_begin();
@@ -474,6 +483,7 @@ extern "C" __global__ void __launch_bounds__(abi::kThreads)
   if (threadIdx.x == 0) {
     compared = bad = not_finite = poison = no_reference = last = 0;
     hash = 0;
+    squared_error = squared_expected = 0.0;
   }
   __syncthreads();  // writer: thread 0's zeros; readers: the warps' additions below
 
@@ -497,6 +507,8 @@ extern "C" __global__ void __launch_bounds__(abi::kThreads)
   const uint32_t warp_compared = warp_sum(r.compared), warp_bad = warp_sum(r.bad);
   uint32_t warp_not_finite = 0, warp_poison = 0, warp_no_reference = 0;
   uint64_t warp_hash = 0;
+  const double warp_error = warp_sum(r.squared_error);
+  const double warp_expected = warp_sum(r.squared_expected);
   if (warp_bad) {
     warp_not_finite = warp_sum(r.not_finite);
     warp_poison = warp_sum(r.poison);
@@ -505,6 +517,8 @@ extern "C" __global__ void __launch_bounds__(abi::kThreads)
   if (p.hash_outputs) warp_hash = warp_sum(r.hash);
   if ((threadIdx.x & 31) == 0) {
     atomicAdd(&compared, warp_compared);
+    atomicAdd(&squared_error, warp_error);
+    atomicAdd(&squared_expected, warp_expected);
     if (warp_bad) {
       atomicAdd(&bad, warp_bad);
       atomicAdd(&not_finite, warp_not_finite);
@@ -516,6 +530,8 @@ extern "C" __global__ void __launch_bounds__(abi::kThreads)
   __syncthreads();  // writers: the warps' additions; reader: thread 0
   if (threadIdx.x == 0) {
     abi::SlotRecord& record = p.slots[slot];
+    atomicAdd(&total.squared_error, squared_error);
+    atomicAdd(&total.squared_expected, squared_expected);
     if (bad) {
       add(&record.bad_elements, bad);
       if (!(atomicOr(&record.bad_outputs, 1u << k) & 1u << k)) add(&total.bad_trials, 1);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "faultline/core/comparison.hpp"
@@ -14,6 +15,15 @@ namespace faultline::cuda {
 namespace {
 
 constexpr std::uint64_t kNone = ~std::uint64_t{0};
+
+/// Atomics add in no fixed order; what that moves lies beyond the 24 bits kept, so equal runs give
+/// equal sums.
+double without_order(double sum) {
+  if (!std::isfinite(sum)) return sum;
+  int exponent = 0;
+  const double mantissa = std::frexp(sum, &exponent);
+  return std::ldexp(std::round(std::ldexp(mantissa, 24)), exponent - 24);
+}
 
 template <class T>
 std::vector<T> read_array(const DeviceMemory& memory, std::size_t count, cudaStream_t stream) {
@@ -157,6 +167,8 @@ void Comparator::collect(const core::TrialRequest& request, bool fixed_inputs,
     to.worst_error = core::double_of(from.worst_error);
     to.worst_rounded_error = core::double_of(from.worst_rounded_error);
     to.worst_error_expected = from.worst_error_expected;
+    to.sum_squared_error = without_order(from.squared_error);
+    to.sum_squared_expected = without_order(from.squared_expected);
     for (std::size_t t = 0; t < to.tiles.size(); ++t) {
       const abi::TileAccumulator& tile = tiles[base_.outputs[k].first_tile + t];
       core::TileTotals& figures = to.tiles[t];
