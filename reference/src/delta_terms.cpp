@@ -87,10 +87,12 @@ class Hypotheses {
   bool backward() const { return backward_; }
 
   void add_term(std::string_view name, DeltaTermSet terms) {
+    if (full_) return;
     add(name, to_string(terms), core::ErrorHypothesis::Kind::term,
         run(terms, DeltaWrongForm::none));
   }
   void add_wrong_form(DeltaWrongForm form) {
+    if (full_) return;
     add(name_of(form), std::string(kWrongFormTerms[static_cast<std::size_t>(form)]),
         core::ErrorHypothesis::Kind::wrong_form, run({}, form));
   }
@@ -117,7 +119,9 @@ class Hypotheses {
     const bool known = std::any_of(found_.begin(), found_.end(), [&](const auto& other) {
       return other.kind == kind && other.effect == hypothesis.effect;
     });
-    if (values == 0 || values > room_ || known) return;
+    if (values == 0 || known) return;
+    full_ = values > room_;
+    if (full_) return;
     room_ -= values;
     found_.push_back(std::move(hypothesis));
   }
@@ -127,6 +131,7 @@ class Hypotheses {
   std::vector<DeltaOutput> outputs_;
   std::int64_t room_;
   bool backward_;
+  bool full_ = false;
   DeltaOutputs right_;
   std::vector<core::ErrorHypothesis> found_;
 };
