@@ -187,7 +187,7 @@ LaunchReport Device::launch(const LaunchSpec& spec, const Options& options) {
   Machine& machine = implementation_->machine;
   try {
     machine.run(program, geometry, spec.parameters, *policy, options.lateness, options.step_budget,
-                observers);
+                options.deadline, observers);
   } catch (const Stop& stop) {
     report.status = stop.status();
     report.message = stop.what();

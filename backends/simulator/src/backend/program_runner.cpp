@@ -5,6 +5,8 @@
 #include <cstring>
 #include <string>
 
+#include <fmt/format.h>
+
 #include "faultline/core/errors.hpp"
 #include "faultline/core/generator.hpp"
 #include "faultline/simulator/tensor_map.hpp"
@@ -145,11 +147,16 @@ void ProgramRunner::launch(const core::LaunchOperation& operation,
   options.seed = ordinal == 0 ? settings.seed : core::mix64(settings.seed + ordinal);
   options.race = settings.race;
   options.step_budget = settings.step_budget;
+  options.deadline = deadline_;
   options.pct_depth = settings.pct_depth;
   options.access_statistics = settings.access_statistics;
   LaunchReport launched = device_.launch(spec, options);
   report.status = launched.status;
   report.message = std::move(launched.message);
+  if (report.status == core::ExecutionStatus::timeout && deadline_ &&
+      std::chrono::steady_clock::now() > *deadline_) {
+    report.message += fmt::format(" (--timeout {:g} s)", settings.timeout_s);
+  }
   report.details = std::move(launched.details);
   merge_races(report.races, launched.races);
   merge_accesses(report.accesses, launched.accesses);
@@ -209,6 +216,14 @@ core::ExecutionReport ProgramRunner::run(const core::Program& program,
           "program " + program.name + " uses several streams: the simulator runs one stream so far";
       return report;
     }
+  }
+  // Beyond some centuries a limit is none; the conversion to clock ticks would overflow.
+  constexpr double kNever = 1e9;
+  deadline_.reset();
+  if (settings.timeout_s < kNever) {
+    deadline_ = std::chrono::steady_clock::now() +
+                std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                    std::chrono::duration<double>(settings.timeout_s));
   }
   std::uint64_t launches = 0;
   Graphs graphs;

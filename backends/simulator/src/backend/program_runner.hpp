@@ -2,8 +2,10 @@
 // core::Program -> launches, copies and fills on a simulated device.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "faultline/core/backend.hpp"
@@ -19,6 +21,7 @@ struct RunSettings {
   bool access_statistics = false;
   std::uint64_t step_budget = 200'000'000;
   std::uint32_t pct_depth = 3;
+  double timeout_s = 60.0;  // of the whole program, wall clock
 };
 
 class ProgramRunner {
@@ -43,6 +46,7 @@ class ProgramRunner {
                core::ExecutionReport& report);
 
   Device& device_;
+  std::optional<std::chrono::steady_clock::time_point> deadline_;  // of the run under way
   // Keyed by identity; the reference keeps the key alive.
   std::map<const core::Module*, std::pair<core::ModuleRef, Module>> modules_;
 };

@@ -50,6 +50,7 @@ class SimulatorBackend final : public core::Backend {
     run.access_statistics = true;
     run.step_budget = settings_.step_budget;
     run.pct_depth = settings_.pct_depth;
+    run.timeout_s = settings_.timeout_s;
     core::ExecutionReport report = programs_.run(program, bindings, run);
     report.elapsed_ns =
         static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 
 #include "faultline/core/comparison.hpp"
 #include "faultline/core/errors.hpp"
@@ -89,6 +90,7 @@ void TrialRunner::run_one(const core::TrialPlan& plan, const core::TrialRequest&
   run.access_statistics = request.access_statistics;
   run.step_budget = settings_.step_budget;
   run.pct_depth = settings_.pct_depth;
+  run.timeout_s = request.timeout_s;
   const core::ExecutionReport report = programs_.run(program, buffers_, run);
   result.thread_instructions += report.thread_instructions;
   if (report.status == core::ExecutionStatus::unsupported ||
@@ -157,9 +159,20 @@ core::TrialResult TrialRunner::run(const core::TrialPlan& plan, const core::Tria
   const core::Program program = plan.program(1);
   for (std::uint64_t k = 0; k < request.count; ++k) {
     if (request.stop != nullptr && request.stop->load()) break;
-    run_one(plan, request, program, request.first_trial + k, result);
+    // What was finished before an exception is kept: it may hold the failure that matters.
+    try {
+      run_one(plan, request, program, request.first_trial + k, result);
+    } catch (const core::UnsupportedError& error) {
+      result.status = core::ExecutionStatus::unsupported;
+      result.message = error.what();
+    } catch (const std::exception& error) {
+      result.status = core::ExecutionStatus::error;
+      result.message = error.what();
+    }
+    // After a timeout the other trials would take as long.
     if (result.status == core::ExecutionStatus::unsupported ||
-        result.status == core::ExecutionStatus::error)
+        result.status == core::ExecutionStatus::error ||
+        result.status == core::ExecutionStatus::timeout)
       break;
     if (request.progress) request.progress(result.trials, result.failed);
   }

@@ -14,6 +14,7 @@ namespace {
 constexpr std::uint64_t kIdlePicksOfWarp = 4;
 constexpr std::uint64_t kIdlePicksBeforeHelp = 256;
 constexpr std::uint64_t kIdlePicksBeforeDeadlock = 200'000;
+constexpr std::uint64_t kRoundsBetweenLooks = 64;  // at the clock
 constexpr std::uint8_t kSharedFill = 0xcd;  // shared memory starts with garbage, always the same
 
 }  // namespace
@@ -21,6 +22,7 @@ constexpr std::uint8_t kSharedFill = 0xcd;  // shared memory starts with garbage
 void Machine::run(std::shared_ptr<const Program> program, const LaunchGeometry& geometry,
                   std::span<const std::byte> parameters, Policy& policy,
                   core::CopyLateness lateness, std::uint64_t step_budget,
+                  std::optional<std::chrono::steady_clock::time_point> deadline,
                   std::span<Observer* const> observers) {
   program_ = std::move(program);
   geometry_ = geometry;
@@ -32,6 +34,7 @@ void Machine::run(std::shared_ptr<const Program> program, const LaunchGeometry& 
   lateness_ = lateness;
   observers_ = observers;
   step_budget_ = step_budget;
+  deadline_ = deadline;
   for (auto& cta : resident_) spare_.push_back(std::move(cta));  // left over by a stopped launch
   resident_.clear();
   clusters_.clear();
@@ -255,6 +258,7 @@ bool Machine::wake_timed_out_waiters() {
 void Machine::schedule_loop() {
   std::uint64_t idle_picks = 0;
   std::uint64_t seen_progress = 0;
+  std::uint64_t rounds = 0;
   const auto can_start = [&] { return next_cta_ < grid_ctas_; };
   for (;;) {
     if (resident_.empty()) {
@@ -282,6 +286,12 @@ void Machine::schedule_loop() {
                  "step budget of " + std::to_string(step_budget_) +
                      " visible operations used up in " + program_->entry +
                      " (raise the budget, or the kernel does not end)");
+    }
+    if (deadline_ && ++rounds % kRoundsBetweenLooks == 0 &&
+        std::chrono::steady_clock::now() > *deadline_) {
+      throw Stop(core::ExecutionStatus::timeout,
+                 "the time limit was reached in " + program_->entry + " after " +
+                     std::to_string(steps_) + " visible operations");
     }
     if (progress_ != seen_progress) {
       seen_progress = progress_;

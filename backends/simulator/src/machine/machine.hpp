@@ -39,7 +39,8 @@ class Machine {
   // Runs to the end; throws Stop. Observers are called in order.
   void run(std::shared_ptr<const Program> program, const LaunchGeometry& geometry,
            std::span<const std::byte> parameters, Policy& policy, core::CopyLateness lateness,
-           std::uint64_t step_budget, std::span<Observer* const> observers);
+           std::uint64_t step_budget, std::optional<std::chrono::steady_clock::time_point> deadline,
+           std::span<Observer* const> observers);
 
   // ---- for handlers ----
   const Program& program() const { return *program_; }
@@ -118,6 +119,7 @@ class Machine {
   std::uint64_t timed_out_at_ = ~std::uint64_t{0};
   std::uint64_t steps_ = 0;
   std::uint64_t step_budget_ = 0;
+  std::optional<std::chrono::steady_clock::time_point> deadline_;
   std::uint64_t thread_instructions_ = 0;
   std::uint64_t warp_instructions_ = 0;
   std::string output_;

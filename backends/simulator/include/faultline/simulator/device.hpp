@@ -3,9 +3,11 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,6 +37,9 @@ struct Options {
   std::uint64_t seed = 1;  ///< of every decision
   core::RaceMode race = core::RaceMode::strict;
   std::uint64_t step_budget = 200'000'000;  ///< visible operations and backward branches
+  /// Wall-clock limit, looked at now and then; none: only the budget ends
+  /// a launch that does not end.
+  std::optional<std::chrono::steady_clock::time_point> deadline{};
   std::uint32_t pct_depth = 3;
   bool access_statistics = false;
   bool record = false;               ///< keep the decisions in LaunchReport::schedule

@@ -13,6 +13,9 @@ struct SimulatorSettings {
   /// Visible operations of one launch before it counts as a timeout.
   std::uint64_t step_budget = 200'000'000;
   std::uint32_t pct_depth = 3;
+  /// Wall-clock limit of one execute(); trials have TrialRequest::timeout_s. Where a run meets it
+  /// depends on this machine, so it is generous: what ends at all ends long before.
+  double timeout_s = 60.0;
 };
 
 /// Never fails: the simulator needs nothing but this processor. Reports are the same, byte for byte

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trials on the simulator backend: what ends them early, and what is kept then.
+#include <chrono>
+#include <memory>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "faultline/core/errors.hpp"
+#include "faultline/simulator/simulator_backend.hpp"
+#include "harness.hpp"
+
+namespace faultline::simulator {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// out[lane] = 0, or nothing when `body` says otherwise; one warp.
+core::TrialPlan plan_of(const std::string& body) {
+  core::TrialPlan plan;
+  plan.subject = "small";
+  plan.buffers.resize(2);
+  plan.buffers[0].name = "in";
+  plan.buffers[0].shape = {32};
+  plan.buffers[1].name = "out";
+  plan.buffers[1].shape = {32};
+  plan.buffers[1].role = core::BufferRole::output;
+  plan.buffers[1].tiles = {.rows = 1, .cols = 32, .tile_rows = 1, .tile_cols = 32};
+  plan.program = [body](std::uint32_t) {
+    auto module = std::make_shared<core::Module>();
+    module->name = "small";
+    module->ptx = testing::kernel(body);
+    core::LaunchOperation launch;
+    launch.module = module;
+    launch.entry = "k";
+    launch.block = {32, 1, 1};
+    launch.arguments = {core::BufferArgument{0}, core::BufferArgument{1}};
+    core::Program program;
+    program.name = "small";
+    program.add(launch);
+    return program;
+  };
+  plan.reference = [](const std::vector<core::Tensor>&) {
+    return std::vector{
+        core::ReferenceTensor{std::vector<double>(32, 0.0), std::vector<double>(32, 0.0)}};
+  };
+  return plan;
+}
+
+const char* const kStoreZero =
+    "mul.wide.u32 %rd1, %r31, 4;\nadd.u64 %rd2, %rd31, %rd1;\nmov.u32 %r1, 0;\n"
+    "st.global.u32 [%rd2], %r1;";
+const char* const kEndless = "L: add.u32 %r1, %r1, 1;\nbra L;";
+
+TEST(TrialRunner, AnExceptionKeepsTheTrialsBeforeIt) {
+  core::TrialPlan plan = plan_of(kStoreZero);
+  plan.reference = [inner = plan.reference, calls = 0](const auto& inputs) mutable {
+    if (++calls == 4) throw std::runtime_error("out of memory in the reference");
+    return inner(inputs);
+  };
+  core::TrialRequest request;
+  request.count = 10;
+  request.perturbation.fresh_inputs = true;
+  const auto backend = make_simulator_backend();
+  const core::TrialResult result = backend->run_trials(plan, request);
+  EXPECT_EQ(result.trials, 3u);
+  EXPECT_EQ(result.outputs.at(0).compared_elements, 3u * 32);
+  EXPECT_EQ(result.status, core::ExecutionStatus::error);
+  EXPECT_THAT(result.message, HasSubstr("out of memory in the reference"));
+}
+
+TEST(TrialRunner, WallClockTimeEndsATrialThatDoesNotEnd) {
+  const auto backend = make_simulator_backend();
+  core::TrialRequest request;
+  request.count = 5;
+  request.race = core::RaceMode::off;
+  request.timeout_s = 0.05;
+  const auto begin = std::chrono::steady_clock::now();
+  const core::TrialResult result = backend->run_trials(plan_of(kEndless), request);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  EXPECT_EQ(result.status, core::ExecutionStatus::timeout);
+  EXPECT_EQ(result.trials, 1u) << "the others would take as long";
+  EXPECT_EQ(result.failed, 1u);
+  EXPECT_EQ(result.abnormal, 1u);
+  EXPECT_EQ(result.failures.at(0).status, core::ExecutionStatus::timeout);
+  EXPECT_THAT(result.message, HasSubstr("0.05 s"));
+}
+
+TEST(TrialRunner, AGenerousLimitChangesNothing) {
+  const auto backend = make_simulator_backend();
+  core::TrialRequest request;
+  request.count = 3;
+  const core::TrialResult result = backend->run_trials(plan_of(kStoreZero), request);
+  EXPECT_EQ(result.status, core::ExecutionStatus::completed);
+  EXPECT_EQ(result.trials, 3u);
+  EXPECT_EQ(result.failed, 0u);
+}
+
+TEST(Execute, HasTheLimitOfTheBackendsSettings) {
+  const auto backend = make_simulator_backend({.timeout_s = 0.05});
+  const std::vector<core::BufferHandle> buffers{backend->allocate("in", 128),
+                                                backend->allocate("out", 128)};
+  const core::ExecutionReport report =
+      backend->execute(plan_of(kEndless).program(1), buffers, {}, 1, core::RaceMode::off);
+  EXPECT_EQ(report.status, core::ExecutionStatus::timeout);
+}
+
+}  // namespace
+}  // namespace faultline::simulator
