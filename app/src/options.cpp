@@ -71,7 +71,7 @@ void add_common(CLI::App& command, Options& options) {
   command.add_option_function<std::string>(
       "--timeout",
       [&options](const std::string& text) { options.timeout_s = parse_duration(text); },
-      "limit of one execution (default 60s)");
+      "limit of one execution in wall-clock time (default 60s)");
   command.add_flag("--lenient", options.lenient,
                    "a missing proxy fence alone is a note, not an error (simulator)");
   command.add_flag("--no-race", options.no_race, "values only, no race detection (simulator)");
@@ -84,14 +84,14 @@ void add_common(CLI::App& command, Options& options) {
         options.fail_on_warning = text == "warning";
       },
       "lowest severity that fails the run: error (default) or warning");
-  command.add_flag("--quiet,-q", options.quiet, "print the verdict line only");
+  command.add_flag("--quiet,-q", options.quiet, "print the verdict only");
   command.add_flag("-v,--verbose", options.verbosity, "more detail (repeatable)");
   command.add_option("--color", options.color, "auto, always or never (NO_COLOR is honoured)")
       ->check(CLI::IsMember({"auto", "always", "never"}));
   add_count(command, "--width", options.width,
             "columns of terminal output (default: the terminal's)", 20, 1000);
   command.add_option("--run", options.run_dir,
-                     "keep the record in this folder (run.json), of stress, also while it goes on");
+                     "keep the record in this folder (run.json), also while the run goes on");
   for (const char* format : {"json", "html"}) {
     command.add_option_function<std::string>(
         std::string("--") + format,
@@ -216,7 +216,10 @@ Parsed parse_command_line(int argc, char** argv) {
   add_words(*list, options, "SUBJECT: this one in full");
   CLI::App* verify =
       command("verify", "differential check over shapes and configs", Command::verify);
-  add_words(*verify, options, "SUBJECT[@VARIANT] [k=v ...]: without k=v a sweep of problems");
+  add_words(
+      *verify, options,
+      "SUBJECT[@VARIANT] [k=v ...]: without k=v a sweep of problems; without a variant the default "
+      "one, with --variant all every clean one");
   verify->add_option("--sweep", options.sweep,
                      "a problem for each of these values, k=v1,v2,... (repeatable: every "
                      "combination); with several lengths the accuracy by length is reported");

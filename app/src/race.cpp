@@ -72,7 +72,7 @@ int race_file(const Context& context, const std::string& path) {
                            "? --entry NAME (and --grid, --block, --arg)");
   }
   Run run(context, "race");
-  const auto backend = choose_backend("simulator");
+  const auto backend = choose_backend("simulator", options.timeout_s);
   run.use_backend(backend->info());
 
   core::LaunchOperation launch;
@@ -94,7 +94,7 @@ int race_file(const Context& context, const std::string& path) {
   record.variant = options.entry;
   record.problem = fmt::format("{} grid={} block={} shared={}", record.subject, options.grid,
                                options.block, options.shared_bytes);
-  const std::uint64_t schedules = options.schedules ? options.schedules : 12;
+  const std::uint64_t schedules = options.schedules ? options.schedules : stress::kRaceSchedules;
   record.analysis_plan = fmt::format("{} schedules; races, deadlocks and faults only: a file has "
                                      "no reference, so values are not judged",
                                      schedules);
@@ -106,14 +106,10 @@ int race_file(const Context& context, const std::string& path) {
   evidence.backend = backend->info().name;
   evidence.backend_is_model = backend->info().is_model;
   evidence.mode = "race";
-  using enum core::SchedulePolicy;
+  const auto checkpoint = run.checkpoint();
   for (std::uint64_t i = 0; i < schedules && !context.stop; ++i) {
     core::ArmEvidence arm;
-    arm.perturbation.policy = std::array{round_robin, random, pct, skew}[i % 4];
-    arm.perturbation.lateness = std::array{core::CopyLateness::lazy, core::CopyLateness::random,
-                                           core::CopyLateness::eager}[i / 4 % 3];
-    arm.perturbation.name = fmt::format("{}, copies {}", core::name_of(arm.perturbation.policy),
-                                        core::name_of(arm.perturbation.lateness));
+    arm.perturbation = stress::race_schedule(i);
     const core::ExecutionReport report =
         backend->execute(program, buffers, arm.perturbation,
                          core::mix64(core::trial_seed(options.seed, i)), race_mode(options));
@@ -126,11 +122,20 @@ int race_file(const Context& context, const std::string& path) {
     const auto is_error = [](const core::RaceReport& race) { return !race.note_only; };
     arm.result.raced = std::any_of(report.races.begin(), report.races.end(), is_error);
     arm.result.abnormal = report.status == core::ExecutionStatus::deadlock ||
-                          report.status == core::ExecutionStatus::fault;
+                          report.status == core::ExecutionStatus::fault ||
+                          report.status == core::ExecutionStatus::timeout;
     arm.result.failed = arm.result.raced || arm.result.abnormal;
     for (const auto& race : report.races) diagnosis::merge_race(evidence.races, race);
     evidence.arms.push_back(std::move(arm));
-    if (report.status == core::ExecutionStatus::unsupported) break;
+    if (checkpoint) {
+      core::Evidence so_far = evidence;
+      so_far.interrupted = true;
+      checkpoint(so_far);
+    }
+    if (report.status == core::ExecutionStatus::unsupported ||
+        report.status == core::ExecutionStatus::timeout) {
+      break;  // the other schedules would tell nothing, or take as long
+    }
   }
   diagnosis::sort_races(evidence.races);
   evidence.interrupted = context.stop;
@@ -166,6 +171,7 @@ int race_command(const Context& context) {
   race.data = options.data_mode();
   race.mode = race_mode(options);
   race.run = work.run_options();
+  race.run.checkpoint = run.checkpoint();
   run.record().analysis_plan = fmt::format(
       "{} schedule{}, happens-before detection{}", race.trials, race.trials == 1 ? "" : "s",
       options.lenient ? "; a missing proxy fence alone is a note" : "");

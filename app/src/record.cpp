@@ -115,12 +115,12 @@ void Run::add_replay_lines() {
 
 std::function<void(const core::Evidence&)> Run::checkpoint() {
   if (context_.options.run_dir.empty()) return {};
-  static constexpr std::chrono::seconds kBetweenWrites{2};
-  return [this, last = std::chrono::steady_clock::time_point(),
+  // Small records are written each time; large ones cost at most a twentieth of the run.
+  static constexpr int kShare = 20;
+  return [this, next = std::chrono::steady_clock::time_point(),
           warned = false](const core::Evidence& evidence) mutable {
-    const auto now = std::chrono::steady_clock::now();
-    if (now - last < kBetweenWrites) return;
-    last = now;
+    const auto begin = std::chrono::steady_clock::now();
+    if (begin < next) return;
     core::RunRecord partial = record_;
     partial.evidence = evidence;
     for (auto& arm : partial.evidence.arms) arm.result.captures.clear();
@@ -133,6 +133,8 @@ std::function<void(const core::Evidence&)> Run::checkpoint() {
       if (!warned) fmt::print(stderr, "faultline: warning: no checkpoint: {}\n", error.what());
       warned = true;
     }
+    const auto end = std::chrono::steady_clock::now();
+    next = end + kShare * (end - begin);
   };
 }
 

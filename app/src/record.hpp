@@ -24,7 +24,7 @@ class Run {
   void use_backend(const core::BackendInfo& info);
   void use_modules(const core::Program& program);
 
-  /// With --run: keeps the record of unfinished work on disk, at most every few seconds. Otherwise
+  /// With --run: keeps the record of unfinished work on disk, as often as costs little. Otherwise
   /// empty.
   std::function<void(const core::Evidence&)> checkpoint();
 

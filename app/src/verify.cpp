@@ -4,13 +4,37 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
 #include "backend_choice.hpp"
+#include "faultline/core/errors.hpp"
 #include "record.hpp"
 #include "work.hpp"
 
 namespace faultline::app {
+namespace {
 
-int verify_command(const Context& context) {
+/// "out.json" and "serial" -> "out.serial.json"
+std::string path_of_variant(const std::string& path, const std::string& variant) {
+  const std::filesystem::path whole(path);
+  return (whole.parent_path() /
+          (whole.stem().string() + "." + variant + whole.extension().string()))
+      .string();
+}
+
+/// Which of two exit codes a caller needs to see.
+int worse(int a, int b) {
+  using enum core::ExitCode;
+  constexpr std::array kWorstFirst{error, fail, interrupted, inconclusive, skipped, pass};
+  for (const core::ExitCode code : kWorstFirst) {
+    if (a == static_cast<int>(code) || b == static_cast<int>(code)) return static_cast<int>(code);
+  }
+  return std::max(a, b);
+}
+
+int verify_variant(const Context& context) {
   const Options& options = context.options;
   const auto resolve = [&](const std::vector<core::Assignment::Value>& swept) {
     std::vector<core::Assignment::Value> values = options.problem_values();
@@ -50,10 +74,58 @@ int verify_command(const Context& context) {
 
   Work work(context);
   verify.run = work.run_options();
+  verify.run.checkpoint = run.checkpoint();
   core::Evidence evidence =
       stress::run_verify(*backend, *first.subject, *first.variant, problems, verify);
   work.finish();
   return run.finish(std::move(evidence));
+}
+
+/// One run and one verdict for each clean variant; the exit code is the worst. A variant that
+/// refuses what was asked is named and counts as skipped; when all do, that is a usage error.
+int verify_all_variants(const Context& context) {
+  const std::string& name = context.options.subject();
+  if (name.find('@') != std::string::npos) {
+    throw core::UsageError(fmt::format("--variant all covers every variant: give the subject as "
+                                       "'{}', without '@'",
+                                       name.substr(0, name.find('@'))));
+  }
+  for (const auto& [format, path] : context.options.reports) {
+    if (path == "-") {
+      throw core::UsageError(fmt::format("--variant all makes a {} report for each variant: name a "
+                                         "file instead of '-'",
+                                         format));
+    }
+  }
+  int exit_code = static_cast<int>(core::ExitCode::pass);
+  std::string refused;
+  std::size_t ran = 0;
+  for (const kernels::Variant& variant : context.registry.get(name).variants) {
+    if (variant.is_mutant || context.stop) continue;
+    Options options = context.options;
+    options.variant = variant.name;
+    for (auto& [format, path] : options.reports) path = path_of_variant(path, variant.name);
+    if (!options.run_dir.empty()) options.run_dir += "/" + variant.name;
+    const Context one{options, context.registry, context.stop, context.command_line};
+    try {
+      exit_code = worse(exit_code, verify_variant(one));
+      ++ran;
+    } catch (const core::UsageError& error) {
+      // It refuses what was asked of all of them. What did not run is not green.
+      fmt::print(stderr, "faultline: skipped {}@{}: {}\n", name, variant.name, error.what());
+      refused = error.what();
+      exit_code = worse(exit_code, static_cast<int>(core::ExitCode::skipped));
+    }
+  }
+  if (ran == 0 && !refused.empty()) throw core::UsageError(refused);
+  if (context.stop) exit_code = worse(exit_code, static_cast<int>(core::ExitCode::interrupted));
+  return exit_code;
+}
+
+}  // namespace
+
+int verify_command(const Context& context) {
+  return context.options.variant == "all" ? verify_all_variants(context) : verify_variant(context);
 }
 
 }  // namespace faultline::app
