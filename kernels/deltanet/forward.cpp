@@ -21,7 +21,6 @@ namespace {
 using core::Dtype;
 
 constexpr std::uint32_t kPlainThreads = 128;
-constexpr std::int64_t kBlockColumns = kStateWarps * kStateColumns;
 
 enum class Stage { prepare, transitions, states, output };
 constexpr std::array<std::string_view, 4> kStageNames{"prepare", "transitions", "states",
@@ -126,16 +125,16 @@ class ForwardLaunches {
   core::LaunchOperation transitions() const {
     core::LaunchOperation launch = launch_of(Stage::transitions, e_, options_);
     launch.grid = {static_cast<std::uint32_t>(heads_),
-                   static_cast<std::uint32_t>(detail::ceil_div(e_.dv + e_.dk, kBlockColumns)),
+                   static_cast<std::uint32_t>(detail::ceil_div(e_.dv + e_.dk, kTransitionWarps * kStateColumns)),
                    static_cast<std::uint32_t>(segments_ - 1)};
-    launch.block[0] = 32 * (kStateWarps + 1);
+    launch.block[0] = 32 * (kTransitionWarps + 1);
     const StatesLayout layout{chunk(), static_cast<int>(e_.dk), false};
     launch.dynamic_shared_bytes = static_cast<std::uint32_t>(layout.bytes());
     add(launch, {buffers_.state_decays, *buffers_.transitions, *buffers_.locals});
     add_ints(launch, {e_.t, e_.dv, gated(), options_.segment});
     launch.arguments.push_back(rows_map(buffers_.w, e_.dk));
     launch.arguments.push_back(rows_map(buffers_.k, e_.dk));
-    launch.arguments.push_back(rows_map(buffers_.u, e_.dv, kStateColumns));
+    launch.arguments.push_back(rows_map(buffers_.u, e_.dv));
     return launch;
   }
 
@@ -150,7 +149,7 @@ class ForwardLaunches {
       add_ints(launch, {e_.t, e_.dk, e_.dv, gated()});
       return launch;
     }
-    launch.grid[1] = static_cast<std::uint32_t>(e_.dv / kBlockColumns);
+    launch.grid[1] = static_cast<std::uint32_t>(e_.dv / kPanelColumns);
     launch.grid[2] = static_cast<std::uint32_t>(segments_);
     launch.block[0] = 32 * (kStateWarps + 2);
     const StatesLayout layout{chunk(), static_cast<int>(e_.dk), true};
@@ -162,12 +161,12 @@ class ForwardLaunches {
     add_ints(launch, {e_.t, e_.dv, gated(), scanned ? options_.segment : chunks_});
     launch.arguments.push_back(rows_map(buffers_.w, e_.dk));
     launch.arguments.push_back(rows_map(buffers_.k, e_.dk));
-    launch.arguments.push_back(rows_map(buffers_.u, e_.dv, kStateColumns));
-    launch.arguments.push_back(state_map(kStateColumns));
-    launch.arguments.push_back(rows_map(buffers_.v_new, e_.dv, kStateColumns));
+    launch.arguments.push_back(rows_map(buffers_.u, e_.dv));
+    launch.arguments.push_back(state_map());
+    launch.arguments.push_back(rows_map(buffers_.v_new, e_.dv));
     launch.arguments.push_back(scanned ? tile_map(*buffers_.transitions, options_.dtype, e_.dk,
                                                   e_.dk, heads_ * (segments_ - 1), e_.dk)
-                                       : state_map(kPanelColumns));
+                                       : state_map());
     return launch;
   }
 
@@ -188,7 +187,7 @@ class ForwardLaunches {
     launch.arguments.push_back(core::scalar(options_.scale));
     launch.arguments.push_back(rows_map(buffers_.q, e_.dk));
     launch.arguments.push_back(rows_map(buffers_.k, e_.dk));
-    launch.arguments.push_back(state_map(kPanelColumns));
+    launch.arguments.push_back(state_map());
     launch.arguments.push_back(rows_map(buffers_.v_new, e_.dv));
     return launch;
   }
@@ -214,13 +213,12 @@ class ForwardLaunches {
     }
   }
   /// Chunks of a tensor [B, H, T, columns].
-  core::TensorMapArgument rows_map(std::uint32_t buffer, std::int64_t columns,
-                                   std::int64_t box_columns = kPanelColumns) const {
-    return tile_map(buffer, options_.dtype, columns, e_.t, heads_, options_.chunk, box_columns);
+  core::TensorMapArgument rows_map(std::uint32_t buffer, std::int64_t columns) const {
+    return tile_map(buffer, options_.dtype, columns, e_.t, heads_, options_.chunk);
   }
   /// Chunk states [B, H, N, DK, DV].
-  core::TensorMapArgument state_map(std::int64_t box_columns) const {
-    return tile_map(buffers_.h, options_.dtype, e_.dv, e_.dk, heads_ * chunks_, e_.dk, box_columns);
+  core::TensorMapArgument state_map() const {
+    return tile_map(buffers_.h, options_.dtype, e_.dv, e_.dk, heads_ * chunks_, e_.dk);
   }
 
   const Extents& e_;
@@ -258,7 +256,7 @@ std::int64_t preferred_segment(const Extents& e, Dtype dtype, std::int64_t chunk
   }
   constexpr std::int64_t kBlocks = 128;       // of `states` that fill a large GPU
   constexpr std::int64_t kShortest = 4;       // chunks: below, the scan costs what it saves
-  const std::int64_t per_segment = e.heads() * (e.dv / kBlockColumns);
+  const std::int64_t per_segment = e.heads() * (e.dv / kPanelColumns);
   const std::int64_t n = e.chunks(chunk);
   const std::int64_t segments = std::min(kBlocks / per_segment, n / kShortest);
   return segments >= 3 ? detail::ceil_div(n, segments) : 0;

@@ -60,11 +60,11 @@ __device__ __forceinline__ void sum_gates(float* gates, const float* g, int row,
 
 /// W or U of 16 rows: X diag(columns) B with B [C, 64 panels] in `tile`. `operand` holds the
 /// fragments of X diag(columns), k16 steps 0..warp; later steps are zero (X is lower triangular).
-template <typename T, int kChunk>
+template <typename T, int kChunk, bool kRowFactor = false>
 __device__ __forceinline__ void apply_inverse(T* out, int columns, int rows, Tile<kChunk> tile,
+                                              int warp,
                                               const uint32_t (&operand)[kChunk / 16][4],
-                                              const float (&row_factor)[2]) {
-  const int warp = warp_id();
+                                              const float* row_factor = nullptr) {
 #pragma unroll 1
   for (int panel = 0; panel < columns / kPanelColumns; ++panel) {
     float acc[8][4] = {};
@@ -78,10 +78,12 @@ __device__ __forceinline__ void apply_inverse(T* out, int columns, int rows, Til
         mma_pair<T>(acc[2 * n], acc[2 * n + 1], operand[k], b);
       }
     }
+    if constexpr (kRowFactor) {
 #pragma unroll
-    for (int n = 0; n < 8; ++n) {
+      for (int n = 0; n < 8; ++n) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) acc[n][i] *= row_factor[i / 2];
+        for (int i = 0; i < 4; ++i) acc[n][i] *= row_factor[i / 2];
+      }
     }
     store_rows<T, 8>(out + panel * kPanelColumns, columns, rows, acc);
   }
@@ -106,7 +108,7 @@ __device__ __forceinline__ void prepare(const T* beta, const float* g, T* w, T* 
   const Tile<kChunk> v_tile{shared_address(v_bytes)};    // [C, DV]
 
   const int tid = static_cast<int>(threadIdx.x);
-  const int warp = warp_id(), lane = lane_id();
+  const int warp = uniform_warp_id(), lane = lane_id();
   const int group = lane / 4, pair = lane % 4;
   const int head = static_cast<int>(blockIdx.x);
   const int chunk = static_cast<int>(blockIdx.y), chunks = static_cast<int>(gridDim.y);
@@ -168,10 +170,10 @@ __device__ __forceinline__ void prepare(const T* beta, const float* g, T* w, T* 
   }
   float* inverse = m;
   if constexpr (kInverse == Inverse::substitution) {
-    invert_unit_lower<kChunk>(m);
+    invert_unit_lower<kChunk>(m, warp);
   } else {
     inverse = m + 2 * kChunk * kStride;
-    invert_by_squaring<kChunk>(m, m + kChunk * kStride, inverse);
+    invert_by_squaring<kChunk>(m, m + kChunk * kStride, inverse, warp);
   }
 
   const int valid = min(length - row0 - 16 * warp, 16);  // rows of this warp that exist
@@ -216,15 +218,15 @@ __device__ __forceinline__ void prepare(const T* beta, const float* g, T* w, T* 
     as_operand<T>(u_operand[k], wide[0], wide[1]);
     as_operand<T>(w_operand[k], scaled[0], scaled[1]);
   }
-  float row_factor[2] = {1.0f, 1.0f};
-  const float no_factor[2] = {1.0f, 1.0f};
-  if (kDefect == Defect::w_scaled_outside && g != nullptr) {
-    row_factor[0] = exp_of(row_gate[0]);
-    row_factor[1] = exp_of(row_gate[1]);
+  T* const w_rows = w + (first + 16 * warp) * dk;
+  if constexpr (kDefect == Defect::w_scaled_outside) {
+    const float row_factor[2] = {exp_of(row_gate[0]), exp_of(row_gate[1])};
+    apply_inverse<T, kChunk, true>(w_rows, dk, valid, k_tile, warp, w_operand, row_factor);
+  } else {
+    apply_inverse<T, kChunk>(w_rows, dk, valid, k_tile, warp, w_operand);
   }
-  apply_inverse<T, kChunk>(w + (first + 16 * warp) * dk, dk, valid, k_tile, w_operand, row_factor);
   mbarrier_wait(&v_full, 0);                             // writer: copy (V)
-  apply_inverse<T, kChunk>(u + (first + 16 * warp) * dv, dv, valid, v_tile, u_operand, no_factor);
+  apply_inverse<T, kChunk>(u + (first + 16 * warp) * dv, dv, valid, v_tile, warp, u_operand);
 }
 
 // ---- states -------------------------------------------------------------------------------------
@@ -244,59 +246,63 @@ __device__ __forceinline__ void prepare(const T* beta, const float* g, T* w, T* 
 template <int kChunk, int kDk>
 struct ChunkStage {
   unsigned char* bytes;
-  static constexpr StatesLayout kLayout{kChunk, kDk, false};
+  int decays_offset;
 
   __device__ Tile<kChunk> w() const { return {shared_address(bytes)}; }                 // [C, DK]
   __device__ Tile<kChunk> k() const {                                                   // [C, DK]
     return {shared_address(bytes) + tile_bytes(kChunk, kDk)};
   }
   __device__ Tile<kDk> transition() const { return {shared_address(bytes)}; }           // [DK, DK]
-  __device__ unsigned char* u(int warp) const {                                         // [C, 16]
-    return bytes + kLayout.tiles_bytes() + warp * kLayout.slice_bytes();
-  }
-  __device__ float* decays() const {
-    return reinterpret_cast<float*>(bytes + kLayout.decays_offset());
-  }
+  __device__ unsigned char* u_bytes() const { return bytes + 2 * tile_bytes(kChunk, kDk); }
+  __device__ Tile<kChunk> u() const { return {shared_address(u_bytes())}; }             // [C, 64..]
+  __device__ float* decays() const { return reinterpret_cast<float*>(bytes + decays_offset); }
 };
 
-/// Address in a slice [rows, 16] of 16-bit elements, rows of 32 bytes.
-__device__ __forceinline__ uint32_t slice_address(uint32_t base, int row, int column) {
-  return base + static_cast<uint32_t>(row * kStateColumns + column) * 2;
-}
-/// The address that this lane gives to ldmatrix or stmatrix for the transpose of an A fragment
-/// [16, 16] at row `row` of a slice.
-__device__ __forceinline__ uint32_t transposed_block(uint32_t slice, int row) {
-  const int lane = lane_id();
-  return slice_address(slice, row + lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8);
-}
-
-/// One chunk of one warp: wh = h^T W^T. Each operand T(h^T), 16 rows of DK, also goes to `keep`.
-template <typename T, int kChunk, int kDk, typename Keep>
-__device__ __forceinline__ void apply_keys(float (&wh)[kChunk / 8][4], const float (&h)[kDk / 8][4],
-                                           Tile<kChunk> w, const Keep& keep) {
+/// c += a B, with the B fragments of step k + 1 loaded before the products of step k: load(b, k, n)
+/// gives those of step k and columns 16 n, for kPairs pairs of fragments c.
+template <typename T, int kSteps, int kPairs, typename Load>
+__device__ __forceinline__ void pipelined_product(float (&c)[2 * kPairs][4],
+                                                  const uint32_t (&a)[kSteps][4],
+                                                  const Load& load) {
+  uint32_t b[2][kPairs][4];
 #pragma unroll
-  for (int k = 0; k < kDk / 16; ++k) {
-    uint32_t a[4];
-    as_operand<T>(a, h[2 * k], h[2 * k + 1]);
-    keep(k, a);
+  for (int n = 0; n < kPairs; ++n) load(b[0][n], 0, n);
 #pragma unroll
-    for (int n = 0; n < kChunk / 16; ++n) {
-      uint32_t b[4];
-      w.load_b_trans(b, 16 * k, 16 * n);
-      mma_pair<T>(wh[2 * n], wh[2 * n + 1], a, b);
+  for (int k = 0; k < kSteps; ++k) {
+    if (k + 1 < kSteps) {
+#pragma unroll
+      for (int n = 0; n < kPairs; ++n) load(b[(k + 1) % 2][n], k + 1, n);
     }
+#pragma unroll
+    for (int n = 0; n < kPairs; ++n) mma_pair<T>(c[2 * n], c[2 * n + 1], a[k], b[k % 2][n]);
   }
 }
 
-/// T(v_new^T) = T(U^T - wh) as operand; without `u` U is zero.
+/// wh = h^T W^T from the operand T(h^T).
+template <typename T, int kChunk, int kDk>
+__device__ __forceinline__ void apply_keys(float (&wh)[kChunk / 8][4],
+                                           const uint32_t (&h)[kDk / 16][4], Tile<kChunk> w) {
+  pipelined_product<T, kDk / 16, kChunk / 16>(
+      wh, h, [&](uint32_t (&b)[4], int k, int n) { w.load_b_trans(b, 16 * k, 16 * n); });
+}
+
+/// The operand T(h^T).
+template <typename T, int kDk>
+__device__ __forceinline__ void as_operands(uint32_t (&operand)[kDk / 16][4],
+                                            const float (&h)[kDk / 8][4]) {
+#pragma unroll
+  for (int k = 0; k < kDk / 16; ++k) as_operand<T>(operand[k], h[2 * k], h[2 * k + 1]);
+}
+
+/// T(v_new^T) = T(U^T - wh) as operand, U from 16 columns of a tile; without them it is zero.
 template <typename T, int kChunk>
 __device__ __forceinline__ void subtract_from(uint32_t (&v_new)[kChunk / 16][4],
                                               const float (&wh)[kChunk / 8][4], bool has_u,
-                                              uint32_t u_slice) {
+                                              Tile<kChunk> u_tile, int column) {
 #pragma unroll
   for (int n = 0; n < kChunk / 16; ++n) {
     uint32_t u[4] = {0, 0, 0, 0};
-    if (has_u) ldmatrix_trans(u, transposed_block(u_slice, 16 * n));
+    if (has_u) u_tile.load_a_trans(u, column, 16 * n);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {  // u[i]: fragment i / 2, rows i % 2 * 8 of the columns of DV
       const float2 value = unpack<T>(u[i]);
@@ -332,15 +338,8 @@ __device__ __forceinline__ void add_chunk(float (&h)[kDk / 8][4], uint32_t (&v_n
       for (int i = 0; i < 4; ++i) h[n][i] *= gamma;
     }
   }
-#pragma unroll
-  for (int k = 0; k < kChunk / 16; ++k) {
-#pragma unroll
-    for (int n = 0; n < kDk / 16; ++n) {
-      uint32_t b[4];
-      k_tile.load_b(b, 16 * k, 16 * n);
-      mma_pair<T>(h[2 * n], h[2 * n + 1], v_new[k], b);
-    }
-  }
+  pipelined_product<T, kChunk / 16, kDk / 16>(
+      h, v_new, [&](uint32_t (&b)[4], int k, int n) { k_tile.load_b(b, 16 * k, 16 * n); });
   // Defect bf16_state. Line changed: this one, absent in the clean kernel: the running state is
   // rounded to bf16 after every chunk. From: scans that keep their carry in the input dtype. Shows
   // as: accumulation; the error grows with the number of chunks.
@@ -353,22 +352,22 @@ __device__ __forceinline__ void add_chunk(float (&h)[kDk / 8][4], uint32_t (&v_n
   }
 }
 
-/// Loads one chunk into a stage; call from one thread. `u_slices` warps from `column` of DV on get
-/// their columns of U.
+/// Loads one chunk into a stage; call from one thread. U: `u_panels` panels from `column` of DV on.
 template <int kChunk, int kDk>
 __device__ __forceinline__ void copy_chunk(ChunkStage<kChunk, kDk> stage, const CUtensorMap* w_map,
                                            const CUtensorMap* k_map, const CUtensorMap* u_map,
-                                           const float* decays, int column, int u_slices, int chunk,
+                                           const float* decays, int column, int u_panels, int chunk,
                                            int head, uint64_t* barrier) {
-  constexpr StatesLayout kLayout{kChunk, kDk, false};
   constexpr int kRecordBytes = state_decay_record(kChunk) * 4;
-  mbarrier_arrive_expect(barrier, kLayout.tiles_bytes() + u_slices * kLayout.slice_bytes() +
+  constexpr int kPanelBytes = Tile<kChunk>::kPanelBytes;
+  mbarrier_arrive_expect(barrier, 2 * tile_bytes(kChunk, kDk) + u_panels * kPanelBytes +
                                       (decays != nullptr ? kRecordBytes : 0));
   copy_tile<kChunk>(stage.bytes, w_map, kDk, chunk * kChunk, head, barrier);
   copy_tile<kChunk>(stage.bytes + tile_bytes(kChunk, kDk), k_map, kDk, chunk * kChunk, head,
                     barrier);
-  for (int s = 0; s < u_slices; ++s) {
-    copy_box(stage.u(s), u_map, column + s * kStateColumns, chunk * kChunk, head, barrier);
+  for (int p = 0; p < u_panels; ++p) {
+    copy_box(stage.u_bytes() + p * kPanelBytes, u_map, column + p * kPanelColumns, chunk * kChunk,
+             head, barrier);
   }
   if (decays != nullptr) copy_bulk(stage.decays(), decays, kRecordBytes, barrier);
 }
@@ -378,7 +377,7 @@ __device__ __forceinline__ int local_index(int dk, int64_t slice, int fragment) 
   return static_cast<int>(slice * (dk / 8) + fragment) * kWarp + lane_id();
 }
 
-/// Grid (B H, (DV + DK) / 64 rounded up, segments - 1), block 160: four warps compute, one loads.
+/// Grid (B H, (DV + DK) / 128 rounded up, segments - 1), block 288: eight warps compute, one loads.
 /// The first DV columns are L, the others Phi. transition [B H, segments - 1, DK in, DK out] in T,
 /// local [B H, segments - 1, DV / 16, DK / 8, 32] float4: local_index().
 template <typename T, int kChunk, int kDk, Defect kDefect>
@@ -391,14 +390,14 @@ __device__ __forceinline__ void transitions(const float* decays, T* transition, 
   extern __shared__ __align__(1024) unsigned char shared[];
   __shared__ __align__(8) uint64_t full[kStages], empty[kStages];
 
-  const int warp = warp_id(), lane = lane_id();
+  const int warp = uniform_warp_id(), lane = lane_id();
   const int head = static_cast<int>(blockIdx.x);
   const int segment = static_cast<int>(blockIdx.z);
   const int chunks = (length + kChunk - 1) / kChunk;
   const int first = segment * segment_chunks;            // whole: only the last can be shorter
-  const int column0 = static_cast<int>(blockIdx.y) * kStateWarps * kStateColumns;
-  const int u_slices = max(0, min(kStateWarps, (dv - column0) / kStateColumns));
-  const int warps = min(kStateWarps, (dv + kDk - column0) / kStateColumns);
+  const int column0 = static_cast<int>(blockIdx.y) * kTransitionWarps * kStateColumns;
+  const int u_panels = max(0, min(2, (dv - column0) / kPanelColumns));
+  const int warps = min(kTransitionWarps, (dv + kDk - column0) / kStateColumns);
 
   if (threadIdx.x == 0) {
     for (int s = 0; s < kStages; ++s) {
@@ -409,16 +408,20 @@ __device__ __forceinline__ void transitions(const float* decays, T* transition, 
   }
   __syncthreads();  // writer: thread 0 (barriers); readers: all
 
-  if (warp == kStateWarps) {  // ----------------------------------------------------------- loads
+  const auto stage_of = [&](int slot) -> ChunkStage<kChunk, kDk> {
+    return {shared + slot * kLayout.stage_bytes(), kLayout.decays_offset()};
+  };
+
+  if (warp == kTransitionWarps) {  // ------------------------------------------------------ loads
     if (lane != 0) return;
 #pragma unroll 1
     for (int c = 0; c < segment_chunks; ++c) {
       const int slot = c % kStages, round = c / kStages;
       mbarrier_wait(&empty[slot], (round & 1) ^ 1);      // arrivals: warps; round 0 passes
       const int64_t record = static_cast<int64_t>(head) * chunks + first + c;
-      copy_chunk<kChunk, kDk>({shared + slot * kLayout.stage_bytes()}, w_map, k_map, u_map,
+      copy_chunk<kChunk, kDk>(stage_of(slot), w_map, k_map, u_map,
                               gated != 0 ? decays + record * state_decay_record(kChunk) : nullptr,
-                              column0, u_slices, first + c, head, &full[slot]);
+                              column0, u_panels, first + c, head, &full[slot]);
     }
     return;
   }
@@ -440,12 +443,14 @@ __device__ __forceinline__ void transitions(const float* decays, T* transition, 
 #pragma unroll 1
   for (int c = 0; c < segment_chunks; ++c) {
     const int slot = c % kStages, round = c / kStages;
-    const ChunkStage<kChunk, kDk> stage{shared + slot * kLayout.stage_bytes()};
+    const ChunkStage<kChunk, kDk> stage = stage_of(slot);
     mbarrier_wait(&full[slot], round & 1);               // writers: copies (all of the stage)
+    uint32_t operand[kDk / 16][4];
+    as_operands<T, kDk>(operand, h);
     float wh[kChunk / 8][4] = {};
-    apply_keys<T, kChunk, kDk>(wh, h, stage.w(), [](int, const uint32_t (&)[4]) {});
+    apply_keys<T, kChunk, kDk>(wh, operand, stage.w());
     uint32_t v_new[kChunk / 16][4];
-    subtract_from<T, kChunk>(v_new, wh, is_local, shared_address(stage.u(warp)));
+    subtract_from<T, kChunk>(v_new, wh, is_local, stage.u(), warp * kStateColumns);
     add_chunk<T, kChunk, kDk, kDefect>(h, v_new, stage.k(), gated != 0, stage.decays());
     fence_proxy_async();  // this warp's reads of the stage before the copies that refill it
     __syncwarp();
@@ -478,20 +483,19 @@ __device__ __forceinline__ void states(const float* decays, const float* h0, con
   __shared__ __align__(8) uint64_t full[kStages], empty[kStages];
   __shared__ __align__(8) uint64_t out_full[kSlots], out_empty[kSlots];
 
-  const int warp = warp_id(), lane = lane_id();
+  const int warp = uniform_warp_id(), lane = lane_id();
   const int head = static_cast<int>(blockIdx.x);
   const int segment = static_cast<int>(blockIdx.z), segments = static_cast<int>(gridDim.z);
   const int chunks = (length + kChunk - 1) / kChunk;
   const int first = segment * segment_chunks, count = min(segment_chunks, chunks - first);
   const int column0 = static_cast<int>(blockIdx.y) * kStateWarps * kStateColumns;
-  unsigned char* const slots = shared + kStages * kLayout.stage_bytes();
-  const auto h_slice = [&](int slot, int w) {            // [DK, 16]
-    return slots + slot * kLayout.slot_bytes() + w * kLayout.state_bytes();
+  const auto stage_of = [&](int slot) -> ChunkStage<kChunk, kDk> {
+    return {shared + slot * kLayout.stage_bytes(), kLayout.decays_offset()};
   };
-  const auto v_slice = [&](int slot, int w) {            // [C, 16]
-    return slots + slot * kLayout.slot_bytes() + kStateWarps * kLayout.state_bytes() +
-           w * kLayout.slice_bytes();
+  const auto h_slot = [&](int slot) {                    // [DK, 64]
+    return shared + kStages * kLayout.stage_bytes() + slot * kLayout.slot_bytes();
   };
+  const auto v_slot = [&](int slot) { return h_slot(slot) + kLayout.state_bytes(); };  // [C, 64]
 
   if (threadIdx.x == 0) {
     for (int s = 0; s < kStages; ++s) {
@@ -512,7 +516,7 @@ __device__ __forceinline__ void states(const float* decays, const float* h0, con
 #pragma unroll 1
     for (int step = 0; step < segment + count; ++step) {
       const int slot = step % kStages, round = step / kStages;
-      const ChunkStage<kChunk, kDk> stage{shared + slot * kLayout.stage_bytes()};
+      const ChunkStage<kChunk, kDk> stage = stage_of(slot);
       mbarrier_wait(&empty[slot], (round & 1) ^ 1);      // arrivals: warps; round 0 passes
       fence_proxy_async();  // readers: the warps that arrived; writers: the copies below
       if (step < segment) {
@@ -524,7 +528,7 @@ __device__ __forceinline__ void states(const float* decays, const float* h0, con
         const int64_t record = static_cast<int64_t>(head) * chunks + c;
         copy_chunk<kChunk, kDk>(stage, w_map, k_map, u_map,
                                 gated != 0 ? decays + record * state_decay_record(kChunk) : nullptr,
-                                column0, kStateWarps, c, head, &full[slot]);
+                                column0, 1, c, head, &full[slot]);
       }
     }
     return;
@@ -534,13 +538,10 @@ __device__ __forceinline__ void states(const float* decays, const float* h0, con
 #pragma unroll 1
     for (int c = 0; c < count; ++c) {
       const int slot = c % kSlots, round = c / kSlots;
-      mbarrier_wait(&out_full[slot], round & 1);         // writers: warps (both slices)
+      mbarrier_wait(&out_full[slot], round & 1);         // writers: warps (h_slot, v_slot)
       fence_proxy_async();  // writers: the warps that arrived; readers: the stores below
-      for (int w = 0; w < kStateWarps; ++w) {
-        const int column = column0 + w * kStateColumns;
-        store_box(h_map, column, 0, head * chunks + first + c, h_slice(slot, w));
-        store_box(v_new_map, column, (first + c) * kChunk, head, v_slice(slot, w));
-      }
+      store_box(h_map, column0, 0, head * chunks + first + c, h_slot(slot));
+      store_box(v_new_map, column0, (first + c) * kChunk, head, v_slot(slot));
       commit_stores();
       wait_stores_read<0>();
       mbarrier_arrive(&out_empty[slot]);                 // readers: these stores; to the warps
@@ -565,11 +566,10 @@ __device__ __forceinline__ void states(const float* decays, const float* h0, con
 #pragma unroll 1
   for (int step = 0; step < segment; ++step) {           // h <- Phi h + L
     const int slot = step % kStages, round = step / kStages;
-    const ChunkStage<kChunk, kDk> stage{shared + slot * kLayout.stage_bytes()};
+    const ChunkStage<kChunk, kDk> stage = stage_of(slot);
     const int64_t matrix = static_cast<int64_t>(head) * (segments - 1) + step;
     uint32_t operand[kDk / 16][4];
-#pragma unroll
-    for (int k = 0; k < kDk / 16; ++k) as_operand<T>(operand[k], h[2 * k], h[2 * k + 1]);
+    as_operands<T, kDk>(operand, h);
 #pragma unroll
     for (int n = 0; n < kDk / 8; ++n) {
       const float4 l =
@@ -580,15 +580,9 @@ __device__ __forceinline__ void states(const float* decays, const float* h0, con
       h[n][3] = l.w;
     }
     mbarrier_wait(&full[slot], round & 1);               // writer: copy (the transition)
-#pragma unroll
-    for (int k = 0; k < kDk / 16; ++k) {
-#pragma unroll
-      for (int n = 0; n < kDk / 16; ++n) {
-        uint32_t b[4];
-        stage.transition().load_b(b, 16 * k, 16 * n);
-        mma_pair<T>(h[2 * n], h[2 * n + 1], operand[k], b);
-      }
-    }
+    pipelined_product<T, kDk / 16, kDk / 16>(h, operand, [&](uint32_t (&b)[4], int k, int n) {
+      stage.transition().load_b(b, 16 * k, 16 * n);
+    });
     fence_proxy_async();  // this warp's reads of the stage before the copies that refill it
     __syncwarp();
     if (lane == 0) mbarrier_arrive(&empty[slot]);        // readers: this warp; to the loading warp
@@ -599,22 +593,25 @@ __device__ __forceinline__ void states(const float* decays, const float* h0, con
     const int step = segment + c;
     const int slot = step % kStages, round = step / kStages;
     const int out = c % kSlots, out_round = c / kSlots;
-    const ChunkStage<kChunk, kDk> stage{shared + slot * kLayout.stage_bytes()};
-    const uint32_t h_out = shared_address(h_slice(out, warp));
-    const uint32_t v_out = shared_address(v_slice(out, warp));
+    const ChunkStage<kChunk, kDk> stage = stage_of(slot);
+    const Tile<kDk> h_out{shared_address(h_slot(out))};
+    const Tile<kChunk> v_out{shared_address(v_slot(out))};
 
+    uint32_t operand[kDk / 16][4];
+    as_operands<T, kDk>(operand, h);
     mbarrier_wait(&out_empty[out], (out_round & 1) ^ 1); // arrivals: the storing warp
+#pragma unroll
+    for (int k = 0; k < kDk / 16; ++k) {
+      h_out.store_a_trans(operand[k], warp * kStateColumns, 16 * k);
+    }
     mbarrier_wait(&full[slot], round & 1);               // writers: copies (all of the stage)
     float wh[kChunk / 8][4] = {};
-    apply_keys<T, kChunk, kDk>(wh, h, stage.w(), [&](int k, const uint32_t (&a)[4]) {
-      stmatrix_trans(transposed_block(h_out, 16 * k), a[0], a[1], a[2], a[3]);
-    });
+    apply_keys<T, kChunk, kDk>(wh, operand, stage.w());
     uint32_t v_new[kChunk / 16][4];
-    subtract_from<T, kChunk>(v_new, wh, true, shared_address(stage.u(warp)));
+    subtract_from<T, kChunk>(v_new, wh, true, stage.u(), warp * kStateColumns);
 #pragma unroll
     for (int n = 0; n < kChunk / 16; ++n) {
-      stmatrix_trans(transposed_block(v_out, 16 * n), v_new[n][0], v_new[n][1], v_new[n][2],
-                     v_new[n][3]);
+      v_out.store_a_trans(v_new[n], warp * kStateColumns, 16 * n);
     }
     __syncwarp();
     if (lane == 0) {
@@ -660,7 +657,7 @@ __device__ __forceinline__ void output(const float* gates, T* o, int length, int
   const Tile<kChunk> v_tile{shared_address(v_bytes)};    // [C, DV] v_new
 
   const int tid = static_cast<int>(threadIdx.x);
-  const int warp = warp_id(), lane = lane_id();
+  const int warp = uniform_warp_id(), lane = lane_id();
   const int group = lane / 4, pair = lane % 4;
   const int head = static_cast<int>(blockIdx.x);
   const int chunk = static_cast<int>(blockIdx.y), chunks = static_cast<int>(gridDim.y);
@@ -780,7 +777,7 @@ __device__ __forceinline__ void output(const float* gates, T* o, int length, int
   }
 
 #define FAULTLINE_DELTANET_TRANSITIONS(NAME, T, CHUNK, DK, DEFECT)                                \
-  extern "C" __global__ void __launch_bounds__(160, 2)                                            \
+  extern "C" __global__ void __launch_bounds__(288)                                            \
       NAME(const float* decays, T* transition, float4* local, int length, int dv, int gated,      \
            int segment_chunks, const __grid_constant__ CUtensorMap w_map,                         \
            const __grid_constant__ CUtensorMap k_map,                                             \

@@ -27,29 +27,29 @@ FAULTLINE_HD constexpr int prepare_shared_bytes(int chunk, int dk, int dv, bool 
 /// fp32 decays of one chunk, written by `prepare` when gated: e^(G_n - G_i) [C], e^G_n, three unused.
 FAULTLINE_HD constexpr int state_decay_record(int chunk) { return chunk + 4; }
 
-constexpr int kStateWarps = 4;  ///< computing warps of a block of `transitions` and `states`
+constexpr int kStateWarps = 4;       ///< computing warps of a block of `states`: one panel of DV
+constexpr int kTransitionWarps = 8;  ///< of `transitions`: two panels of [DV | DK]
 
 /// Shared memory of `transitions` and `states`: stages, each W, K (or, in the scan over segments, a
-/// transition in their place), the U columns of each computing warp and the decays; then, in
-/// `states`, slots of the outgoing h and v_new columns of each warp.
+/// transition in their place), the block's columns of U and the decays; then, in `states`, slots of
+/// the outgoing columns of h and v_new.
 struct StatesLayout {
   int chunk, dk;
   bool outgoing;  ///< states
-  FAULTLINE_HD constexpr int slice_bytes() const { return chunk * kStateColumns * 2; }
-  FAULTLINE_HD constexpr int state_bytes() const { return dk * kStateColumns * 2; }
   FAULTLINE_HD constexpr int tiles_bytes() const { return 2 * tile_bytes(chunk, dk); }
+  FAULTLINE_HD constexpr int panel_bytes() const { return tile_bytes(chunk, kPanelColumns); }
   FAULTLINE_HD constexpr int decays_offset() const {
-    return tiles_bytes() + kStateWarps * slice_bytes();
+    return tiles_bytes() + (outgoing ? 1 : 2) * panel_bytes();
   }
   FAULTLINE_HD constexpr int stage_bytes() const { return decays_offset() + 1024; }
+  FAULTLINE_HD constexpr int state_bytes() const { return tile_bytes(dk, kPanelColumns); }
   FAULTLINE_HD constexpr int slot_bytes() const {
-    return outgoing ? kStateWarps * (state_bytes() + slice_bytes()) : 0;
+    return outgoing ? state_bytes() + panel_bytes() : 0;
   }
   FAULTLINE_HD constexpr int slots() const { return 2; }
-  /// states: one block a multiprocessor; transitions: two.
+  /// As many as one block a multiprocessor can have, at most 5.
   FAULTLINE_HD constexpr int stages() const {
-    const int fit = outgoing ? (220 * 1024 - slots() * slot_bytes()) / stage_bytes()
-                             : 110 * 1024 / stage_bytes();
+    const int fit = (220 * 1024 - slots() * slot_bytes()) / stage_bytes();
     return fit < 5 ? fit : 5;
   }
   FAULTLINE_HD constexpr int bytes() const {

@@ -30,9 +30,16 @@ constexpr float kLog2E = 1.4426950408889634f;
 
 __device__ __forceinline__ int lane_id() { return static_cast<int>(threadIdx.x) % kWarp; }
 __device__ __forceinline__ int warp_id() { return static_cast<int>(threadIdx.x) / kWarp; }
+/// The same in a register that the compiler knows to be equal in all lanes, so that branches on it
+/// are uniform. All lanes of the warp call it together.
+__device__ __forceinline__ int uniform_warp_id() { return __shfl_sync(0xffffffffu, warp_id(), 0); }
 
-/// e^x
-__device__ __forceinline__ float exp_of(float x) { return exp2f(x * kLog2E); }
+// PTX ISA: ex2. e^x, 2^-22 relative; results below 2^-126 are 0.
+__device__ __forceinline__ float exp_of(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * kLog2E));
+  return y;
+}
 
 // ---- pairs of 16-bit elements -------------------------------------------------------------------
 
@@ -253,6 +260,10 @@ struct Tile {
   __device__ __forceinline__ void load_a_trans(uint32_t (&a)[4], int m0, int k0) const {
     ldmatrix_trans(a, at(columns_first(), k0, m0));
   }
+  /// The reverse of load_a_trans.
+  __device__ __forceinline__ void store_a_trans(const uint32_t (&a)[4], int m0, int k0) const {
+    stmatrix_trans(at(columns_first(), k0, m0), a[0], a[1], a[2], a[3]);
+  }
   /// B [k0.., n0..] of a tile stored [k, n]: b[0], b[1] of columns n0.., b[2], b[3] of n0 + 8...
   __device__ __forceinline__ void load_b(uint32_t (&b)[4], int k0, int n0) const {
     ldmatrix_trans(b, at(rows_first(), k0, n0));
@@ -330,18 +341,14 @@ __device__ __forceinline__ void store_rows(T* out, int64_t stride, int rows,
 
 // ---- fp32 products on the tensor cores ----------------------------------------------------------
 
-/// x = high + low to 21 bits, both tf32.
+/// x = high + low to 2^-21 relative, both tf32: 10 bits after the point, the low 13 bits clear. By
+/// integer operations, because cvt.rna.tf32 is a dozen instructions; x is finite.
 struct Split {
   uint32_t high, low;
 };
-__device__ __forceinline__ uint32_t tf32_of(float x) {
-  uint32_t bits;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
-  return bits;
-}
 __device__ __forceinline__ Split split(float x) {
-  const uint32_t high = tf32_of(x);
-  return {high, tf32_of(x - __uint_as_float(high))};
+  const uint32_t high = (__float_as_uint(x) + 0x1000u) & 0xffffe000u;  // to nearest
+  return {high, __float_as_uint(x - __uint_as_float(high)) & 0xffffe000u};
 }
 
 // PTX ISA: mma, m16n8k8 in tf32. c += a b.
@@ -369,8 +376,8 @@ struct SplitOperand {
   }
 };
 
-/// c += a b with b [8, 8] at `b` in shared memory, row stride kStride: three tf32 products, which
-/// leave out only low * low, 2^-22 of the product.
+/// c += a b with b [8, 8] at `b` in shared memory, row stride kStride: three tf32 products,
+/// 2^-21 relative.
 template <int kStride>
 __device__ __forceinline__ void mma_fp32(float (&c)[4], const SplitOperand& a, const float* b) {
   const int g = lane_id() / 4, t = lane_id() % 4;
@@ -457,13 +464,13 @@ __device__ __forceinline__ void invert_below(float* m, int part) {
 }
 
 /// X = (I + M)^-1 by blocked forward substitution, in place and in fp32: M [kChunk, kChunk] strictly
-/// lower in shared memory with stride
-/// matrix_stride(kChunk), all kChunk / 16 warps of the block call it
-/// together. Diagonal blocks of 16 rows by substitution, a thread a column; below them block
+/// lower in shared memory, zeros above it
+/// too, with stride matrix_stride(kChunk); all kChunk / 16 warps of the block call it together,
+/// each with its index. Diagonal blocks of 16 rows by substitution, a thread a column; below them block
 /// products with fp32 accuracy. On return the diagonal blocks are whole (ones, and zeros above
 /// them); blocks above the diagonal are untouched. Begins and ends with a barrier.
 template <int kChunk>
-__device__ __forceinline__ void invert_unit_lower(float* m) {
+__device__ __forceinline__ void invert_unit_lower(float* m, int warp) {
   static_assert(kChunk == 32 || kChunk == 64, "one or two levels below blocks of 16");
   constexpr int kStride = matrix_stride(kChunk);
   __syncthreads();  // writers: all (M); readers: all
@@ -484,7 +491,6 @@ __device__ __forceinline__ void invert_unit_lower(float* m) {
     for (int i = 0; i < 16; ++i) block[i * kStride + column] = x[i];
   }
   __syncthreads();  // writers: kChunk threads (diagonal blocks); readers: all
-  const int warp = warp_id();
   if (warp < kChunk / 32) invert_below<kStride, 16>(m + warp * 32 * (kStride + 1), 0);
   __syncthreads();  // writers: kChunk / 32 warps; readers: all
   if constexpr (kChunk == 64) {
@@ -497,10 +503,10 @@ __device__ __forceinline__ void invert_unit_lower(float* m) {
 /// since M is nilpotent, and unstable where the powers grow (correlated keys). `power` and `x` are
 /// two further matrices of that stride; the result is in `x`, which has zeros above the diagonal.
 template <int kChunk>
-__device__ __forceinline__ void invert_by_squaring(float* m, float* power, float* x) {
+__device__ __forceinline__ void invert_by_squaring(float* m, float* power, float* x, int warp) {
   constexpr int kStride = matrix_stride(kChunk);
   constexpr int kTiles = kChunk / 8;
-  const int row = warp_id() * 16;
+  const int row = warp * 16;
   const int g = lane_id() / 4, t = lane_id() % 4;
   float* p = m;
   float* next = power;
