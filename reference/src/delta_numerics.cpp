@@ -76,10 +76,13 @@ std::string to_string(const DeltaNumerics& numerics) {
   };
   number("inverse_block", numerics.inverse_block);
   number("segment_chunks", numerics.segment_chunks);
+  number("backward_segment_chunks", numerics.backward_segment_chunks);
   flag("fused_v_new", numerics.fused_v_new);
   flag("decay_on_v_new", numerics.decay_on_v_new);
   flag("scale_in_query", numerics.scale_in_query);
   flag("dw_in_pieces", numerics.dw_in_pieces);
+  flag("r_w_from_r_v", numerics.r_w_from_r_v);
+  flag("sums_from_operands", numerics.sums_from_operands);
   return text;
 }
 

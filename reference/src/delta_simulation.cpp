@@ -193,6 +193,11 @@ DeltaSimulation::DeltaSimulation(SimulatedInputs& inputs, const DeltaNumerics& n
     segment_states_.assign(static_cast<std::size_t>(segments), FloatMatrix(dk, dv));
     transitions_.assign(static_cast<std::size_t>(segments), FloatMatrix(dk, dk));
   }
+  if (in_.backward && numerics_.backward_segment_chunks > 0) {
+    transition_operand_.resize(dk, dk);
+    const std::int64_t segments = (chunks_ - 1) / numerics_.backward_segment_chunks + 1;
+    gradient_states_.assign(static_cast<std::size_t>(segments), FloatMatrix(dk, dv));
+  }
 
   const auto output = [&](DeltaOutput which) -> FloatMatrix& {
     return out_.outputs[static_cast<std::size_t>(which)];
@@ -273,7 +278,7 @@ SimulatedOutputs& DeltaSimulation::run(const Rounding& rounding) {
   };
   copy(output(DeltaOutput::hT).view(), state_.view());
   if (in_.backward) {
-    if (numerics_.segment_chunks > 0) {
+    if (numerics_.backward_segment_chunks > 0) {
       scan_backward();
     }
     copy(state_.view(), in_.dhT.view());
@@ -557,12 +562,15 @@ void DeltaSimulation::retreat_gradient(const Chunk& c, FloatView gradient) {
               Update::subtract);
 }
 
-/// The gradient of the state at the end of every segment, by the transposed transitions.
+/// The gradient of the state at the end of every segment: each segment's transition N + gamma I and
+/// its gradient from zero (the last segment's from dhT), then the scan
+/// dh = gamma dh' + N dh' + local.
 void DeltaSimulation::scan_backward() {
-  const std::int64_t last_segment = segment_of(chunks_ - 1);
+  const std::int64_t length = numerics_.backward_segment_chunks;
+  const std::int64_t last_segment = (chunks_ - 1) / length;
   const FloatView local = state_.view();
-  FloatMatrix end_matrix(in_.dk, in_.dv);
-  const FloatView end = end_matrix.view();
+  FloatMatrix end_matrix(in_.dk, in_.dv), transition_matrix(in_.dk, in_.dk);
+  const FloatView end = end_matrix.view(), transition = transition_matrix.view();
   copy(end, in_.dhT.view());
   for (std::int64_t i = 0; i < chunks_; ++i) {
     const Chunk c = chunk(i);
@@ -573,26 +581,54 @@ void DeltaSimulation::scan_backward() {
     round(RoundingPoint::du_partial, du_partial);
   }
   for (std::int64_t s = last_segment; s >= 0; --s) {
-    copy(segment_states_[static_cast<std::size_t>(s)].view(), end);
-    clear(local);
-    const std::int64_t first = s * numerics_.segment_chunks;
-    for (std::int64_t i = std::min(chunks_, first + numerics_.segment_chunks); i-- > first;) {
+    copy(gradient_states_[static_cast<std::size_t>(s)].view(), end);
+    const bool last = s == last_segment;
+    if (last) {
+      copy(local, end);
+    } else {
+      clear(local);
+    }
+    clear(transition);
+    for (std::int64_t i = 0; i < in_.dk; ++i) {
+      transition.row(i)[i] = 1.0f;
+    }
+    float factor = 1.0f;
+    for (std::int64_t i = std::min(chunks_, (s + 1) * length); i-- > s * length;) {
       const Chunk c = chunk(i);
       find_du(c, local);
       round(RoundingPoint::du, by_value_[4].middle(0, c.rows));
       retreat_gradient(c, local);
+      if (!last) {
+        const float gamma = factors_.gamma[static_cast<std::size_t>(c.index)];
+        round(RoundingPoint::transition, transition, transition_operand_.view());
+        const FloatView product = by_key_[0].middle(0, c.rows);
+        multiply(product, k_hat_.middle(c.first, c.rows), transition_operand_.view());
+        round(RoundingPoint::transition_product, product);
+        scale(transition, gamma);
+        multiply_at(transition, w_.middle(c.first, c.rows), product, Update::subtract);
+        factor *= gamma;
+      }
     }
+    if (last) {
+      copy(end, local);
+      continue;
+    }
+    for (std::int64_t i = 0; i < in_.dk; ++i) {
+      transition.row(i)[i] -= factor;
+    }
+    round(RoundingPoint::carry, transition);
     round(RoundingPoint::carry, end, operand_.view());
-    multiply_at(end, transitions_[static_cast<std::size_t>(s)].view(), operand_.view());
+    scale(end, factor);
+    multiply(end, transition, operand_.view(), Update::add);
     add(end, local);
   }
 }
 
 /// All gradients of a chunk, then dh.
 void DeltaSimulation::backward_chunk(const Chunk& c) {
-  if (numerics_.segment_chunks > 0 &&
-      ((c.index + 1) % numerics_.segment_chunks == 0 || c.index + 1 == chunks_)) {
-    copy(state_.view(), segment_states_[static_cast<std::size_t>(segment_of(c.index))].view());
+  const std::int64_t segment = numerics_.backward_segment_chunks;
+  if (segment > 0 && ((c.index + 1) % segment == 0 || c.index + 1 == chunks_)) {
+    copy(state_.view(), gradient_states_[static_cast<std::size_t>(c.index / segment)].view());
   }
   const auto output = [&](DeltaOutput which) {
     return out_.outputs[static_cast<std::size_t>(which)].middle(c.first, c.rows);
@@ -660,8 +696,15 @@ void DeltaSimulation::backward_chunk(const Chunk& c) {
 
   // WY block: R_w, R_v, dV; then dM.
   const FloatView r_w = by_key_[4].middle(0, c.rows), r_v = by_value_[0].middle(0, c.rows);
-  multiply_at(r_w, x, dw, Update::set, Triangle::a_upper);
+  const FloatView r_v_rounded = by_value_[1].middle(0, c.rows);
   multiply_at(r_v, x, du, Update::set, Triangle::a_upper);
+  round(RoundingPoint::r, r_v, r_v_rounded);
+  if (numerics_.r_w_from_r_v) {
+    multiply_bt(r_w, r_v_rounded, h, scratch_);
+    negate(r_w);
+  } else {
+    multiply_at(r_w, x, dw, Update::set, Triangle::a_upper);
+  }
   keep(Intermediate::r_w, c.first, r_w);
   keep(Intermediate::r_v, c.first, r_v);
   scale_rows(output(DeltaOutput::dv), beta, r_v);
@@ -669,8 +712,6 @@ void DeltaSimulation::backward_chunk(const Chunk& c) {
   round(RoundingPoint::r, r_w, key_scratch);
   multiply_bt(dm, key_scratch, w_.middle(c.first, c.rows), scratch_, Update::set,
               Triangle::c_lower);
-  const FloatView r_v_rounded = by_value_[1].middle(0, c.rows);
-  round(RoundingPoint::r, r_v, r_v_rounded);
   multiply_bt(dm, r_v_rounded, u_.middle(c.first, c.rows), scratch_, Update::add,
               Triangle::c_lower);
   keep_lower(dm, -1);
@@ -706,12 +747,14 @@ void DeltaSimulation::backward_chunk(const Chunk& c) {
   // dbeta and, for gates, dg.
   float* dbeta = out_.outputs[static_cast<std::size_t>(DeltaOutput::dbeta)].row(0) + c.first;
   const FloatView kk = factors_.kk.block(c.first, c.rows, c.rows);
+  const FloatView e_of_sums = numerics_.sums_from_operands ? e_rounded : e;
   for (std::int64_t i = 0; i < c.rows; ++i) {
     dbeta[i] = decay_in[i] * dot(r_w.row(i), k.row(i), k.width()) +
-               dot(r_v.row(i), v.row(i), v.width()) + dot(e.row(i), kk.row(i), kk.width());
+               dot(r_v.row(i), v.row(i), v.width()) +
+               dot(e_of_sums.row(i), kk.row(i), kk.width());
   }
   if (in_.gated) {
-    find_gate_gradient(c);
+    find_gate_gradient(c, e_rounded);
   }
 
   retreat_gradient(c, gradient);
@@ -719,13 +762,14 @@ void DeltaSimulation::backward_chunk(const Chunk& c) {
 }
 
 /// dg of a chunk, from the matrices that backward_chunk() left in scratch: s dO h^T in by_key_[1],
-/// V~ dh'^T in by_key_[2], R_w in by_key_[4], dP in square_[0], dM in square_[2].
-void DeltaSimulation::find_gate_gradient(const Chunk& c) {
+/// V~ dh'^T in by_key_[2], R_w in by_key_[4], dP in square_[0], dM in square_[2], dh' as an operand.
+void DeltaSimulation::find_gate_gradient(const Chunk& c, FloatView e_rounded) {
   float* dg = out_.outputs[static_cast<std::size_t>(DeltaOutput::dg)].row(0) + c.first;
   const FloatView q = in_.q.middle(c.first, c.rows), k = in_.k.middle(c.first, c.rows);
   const FloatView dp = square_[0].block(0, c.rows, c.rows), p = p_.block(c.first, c.rows, c.rows);
   const FloatView dm = square_[2].block(0, c.rows, c.rows),
-                  m = factors_.m.block(c.first, c.rows, c.rows);
+                  m = factors_.m.block(c.first, c.rows, c.rows),
+                  kk = factors_.kk.block(c.first, c.rows, c.rows);
   const FloatView k_hat = k_hat_.middle(c.first, c.rows);
   const float* beta = in_.beta.data() + c.first;
   const float* decay_in = factors_.decay_in.data() + c.first;
@@ -737,13 +781,17 @@ void DeltaSimulation::find_gate_gradient(const Chunk& c) {
     float row = decay_in[i] * dot(q.row(i), by_key_[1].row(i), q.width()) - rho +
                 beta[i] * decay_in[i] * dot(by_key_[4].row(i), k.row(i), k.width());
     for (std::int64_t j = 0; j <= i; ++j) {
-      const float both = dp.row(i)[j] * p.row(i)[j] + dm.row(i)[j] * m.row(i)[j];
+      const float through_inverse = numerics_.sums_from_operands
+                                        ? e_rounded.row(i)[j] * beta[i] * kk.row(i)[j]
+                                        : dm.row(i)[j] * m.row(i)[j];
+      const float both = dp.row(i)[j] * p.row(i)[j] + through_inverse;
       row += both;
       dg[j] -= both;
     }
     dg[i] += row;
   }
-  const FloatView gradient = state_.view(), h = h_.middle(c.index * in_.dk, in_.dk);
+  const FloatView gradient = numerics_.sums_from_operands ? operand_.view() : state_.view(),
+                  h = h_.middle(c.index * in_.dk, in_.dk);
   float inner = 0.0f;
   for (std::int64_t i = 0; i < in_.dk; ++i) {
     inner += dot(gradient.row(i), h.row(i), h.width());

@@ -97,7 +97,7 @@ class DeltaSimulation {
   void retreat_gradient(const Chunk& c, FloatView gradient);
   void scan_backward();
   void backward_chunk(const Chunk& c);
-  void find_gate_gradient(const Chunk& c);
+  void find_gate_gradient(const Chunk& c, FloatView e_rounded);
 
   void round(RoundingPoint point, FloatView source, FloatView destination) const;
   void round(RoundingPoint point, FloatView values) const { round(point, values, values); }
@@ -121,6 +121,7 @@ class DeltaSimulation {
   FloatMatrix du_partial_;                                 // [t, dv]
   FloatMatrix state_, next_;                               // [dk, dv] running h or dh
   std::vector<FloatMatrix> segment_states_, transitions_;  // of a scan over segments
+  std::vector<FloatMatrix> gradient_states_;               // of the one on the way back
   // Scratch of one chunk.
   FloatMatrix by_key_[6];    // [C, dk]
   FloatMatrix by_value_[6];  // [C, dv]

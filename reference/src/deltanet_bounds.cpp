@@ -209,13 +209,14 @@ double forms_difference(const std::vector<double>& recurrent,
 void check_request(const DeltaInputs& inputs, const DeltaNumerics& numerics,
                    const BoundRequest& request) {
   if (numerics.dtype == core::Dtype::f64 || numerics.chunk < 1 || numerics.inverse_block < 0 ||
-      numerics.inverse_block % kFloatPad != 0 || numerics.segment_chunks < 0) {
+      numerics.inverse_block % kFloatPad != 0 || numerics.segment_chunks < 0 ||
+      numerics.backward_segment_chunks < 0) {
     throw core::UsageError(fmt::format(
         "a numeric plan needs a dtype of f16, bf16 or f32, chunk >= 1, inverse_block a multiple of "
-        "{} (0: none) and segment_chunks >= 0; got {} with chunk {}, inverse_block {}, "
-        "segment_chunks {}",
+        "{} (0: none) and both segment_chunks >= 0; got {} with chunk {}, inverse_block {}, "
+        "segment_chunks {} and {}",
         kFloatPad, core::name_of(numerics.dtype), numerics.chunk, numerics.inverse_block,
-        numerics.segment_chunks));
+        numerics.segment_chunks, numerics.backward_segment_chunks));
   }
   if (request.backward && inputs.d_o.empty()) {
     throw core::UsageError(

@@ -98,9 +98,15 @@ struct DeltaNumerics {
   bool decay_on_v_new = false;  ///< h' = gamma h + K^T (diag(e^(G_n - G)) V~)
   bool scale_in_query = false;  ///< q_hat holds the scale
   bool dw_in_pieces = false;    ///< dW_local and dw_cross each rounded at dw
+  bool r_w_from_r_v = false;    ///< R_w = -R_v h^T with R_v rounded at r, no dW
+  /// dbeta_A and dG_A from E as rounded at e, <dh', h> of dG_state from dh' as rounded at dh.
+  bool sums_from_operands = false;
   /// Chunks of a segment when the states are found by a scan over segments, each represented by a
   /// DK x DK transition and a local state; 0: one serial pass.
   int segment_chunks = 0;
+  /// The same for the gradient of the state, on its way back: the last segment starts from dhT, a
+  /// transition is rounded at carry without its gamma I, which multiplies in fp32. 0: one pass.
+  int backward_segment_chunks = 0;
 
   Grid at(RoundingPoint point) const { return points[static_cast<std::size_t>(point)]; }
   DeltaNumerics& set(RoundingPoint point, Grid grid) {
