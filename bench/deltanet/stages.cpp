@@ -2,9 +2,9 @@
 // faultline_stages SUBJECT[@VARIANT] [k=v ...] [--config k=v,...] [--samples N]
 //
 // Where the time of a subject of several launches goes: each launch alone, the launches whose entry
-// starts with the subject's own name (of deltanet_bwd: without the forward that it starts from), and
-// all of them; medians of graph replays, on the same buffers every time. Without problem values the
-// subject's bench problems are timed. A Markdown table on stdout.
+// starts with the subject's own name (of deltanet_bwd: without the forward that it starts from),
+// and all of them; medians of graph replays, on the same buffers every time. Without problem values
+// the subject's bench problems are timed. A Markdown table on stdout.
 #include <faultline/core/errors.hpp>
 #include <faultline/cuda/cuda_backend.hpp>
 #include <faultline/kernels/subject.hpp>

@@ -112,8 +112,8 @@ class BackwardLaunches {
       launch.grid[0] = static_cast<std::uint32_t>(e_.dv / kStateColumns);
       launch.grid[1] = static_cast<std::uint32_t>(heads_);
       launch.block[0] = kPlainThreads;
-      add(launch, {f().q, f().k, f().w, io_.d_o, f().gates, io_.du_partial, io_.dhT, io_.dh,
-                   io_.du, io_.dh0});
+      add(launch, {f().q, f().k, f().w, io_.d_o, f().gates, io_.du_partial, io_.dhT, io_.dh, io_.du,
+                   io_.dh0});
       add_plain_extents(launch);
       add_ints(launch, {gated()});
       launch.arguments.push_back(core::scalar(options_.scale));
@@ -131,15 +131,13 @@ class BackwardLaunches {
     add_segments(launch);
     add_state_maps(launch);
     // Read only when there are several segments; a map must be of some buffer.
-    add_maps(launch,
-             {io_.transitions
-                  ? tile_map(*io_.transitions, options_.dtype, e_.dk, e_.dk,
-                             heads_ * options_.segments, e_.dk)
-                  : rows_map(f().k, e_.dk),
-              tile_map(io_.dh, options_.dtype, e_.dv, e_.dk, heads_ * chunks_, e_.dk,
-                       kStateColumns),
-              tile_map(io_.du, options_.dtype, e_.dv, e_.t, heads_, options_.chunk,
-                       kStateColumns)});
+    add_maps(
+        launch,
+        {io_.transitions ? tile_map(*io_.transitions, options_.dtype, e_.dk, e_.dk,
+                                    heads_ * options_.segments, e_.dk)
+                         : rows_map(f().k, e_.dk),
+         tile_map(io_.dh, options_.dtype, e_.dv, e_.dk, heads_ * chunks_, e_.dk, kStateColumns),
+         tile_map(io_.du, options_.dtype, e_.dv, e_.t, heads_, options_.chunk, kStateColumns)});
     return launch;
   }
 
@@ -263,6 +261,11 @@ std::int64_t default_segments(std::int64_t heads, std::int64_t chunks) {
   return detail::ceil_div(chunks, chunks_per_segment(chunks, wanted));
 }
 
+std::int64_t forward_segment(const Extents& extents, Dtype dtype, std::int64_t chunk,
+                             std::int64_t segments) {
+  return segments > 1 ? preferred_segment(extents, dtype, chunk) : 0;
+}
+
 std::int64_t chunks_per_segment(std::int64_t chunks, std::int64_t segments) {
   return detail::ceil_div(chunks, segments);
 }
@@ -279,10 +282,10 @@ std::vector<core::BufferSpec> backward_workspaces(const Extents& e, Dtype dtype,
   };
   if (segments > 1) {
     buffers.push_back(
-        workspace_buffer("transitions", dtype, {e.b, e.h, segments, e.dk, e.dk}, e.dk));
+        workspace_buffer("gradient_transitions", dtype, {e.b, e.h, segments, e.dk, e.dk}, e.dk));
     buffers.push_back(
-        workspace_buffer("constants", Dtype::f32, {e.b, e.h, segments, e.dk, e.dv}, e.dk));
-    buffers.push_back(workspace_buffer("factors", Dtype::f32, {e.b, e.h, segments}, 1));
+        workspace_buffer("gradient_constants", Dtype::f32, {e.b, e.h, segments, e.dk, e.dv}, e.dk));
+    buffers.push_back(workspace_buffer("gradient_factors", Dtype::f32, {e.b, e.h, segments}, 1));
   }
   return buffers;
 }
@@ -307,9 +310,9 @@ BackwardBuffers backward_buffers(const std::vector<core::BufferSpec>& buffers) {
   b.decays = index_of(buffers, "gradient_decays");
   b.dh = index_of(buffers, "dh");
   b.du = index_of(buffers, "du");
-  b.transitions = optional("transitions");
-  b.constants = optional("constants");
-  b.factors = optional("factors");
+  b.transitions = optional("gradient_transitions");
+  b.constants = optional("gradient_constants");
+  b.factors = optional("gradient_factors");
   return b;
 }
 
@@ -328,7 +331,9 @@ reference::DeltaNumerics backward_numerics(const Extents& extents, const Backwar
                                            bool gated) {
   using reference::Grid;
   using reference::RoundingPoint;
-  reference::DeltaNumerics numerics = forward_numerics(options.dtype, options.chunk, gated);
+  reference::DeltaNumerics numerics =
+      forward_numerics(options.dtype, options.chunk, gated,
+                       forward_segment(extents, options.dtype, options.chunk, options.segments));
   if (options.dtype == Dtype::f32) {
     return numerics;
   }
@@ -338,7 +343,11 @@ reference::DeltaNumerics backward_numerics(const Extents& extents, const Backwar
   const bool exact = !gated && std::abs(std::frexp(options.scale, &exponent)) == 0.5f;
   numerics.set(RoundingPoint::q_hat_dh, exact ? Grid::none : reference::grid_of(options.dtype));
   numerics.scale_in_query = true;
-  // diag(beta) E is rounded where the plan has diag(beta) K: likewise.
+  // diag(beta) E is rounded where the plan has diag(beta) K: likewise. X diag(beta e^G), an operand
+  // of W, is inexact where X is 1, its rounding that of diag(beta e^G) K.
+  if (gated) {
+    numerics.set(RoundingPoint::b_w, reference::grid_of(options.dtype));
+  }
   numerics.r_w_from_r_v = true;
   numerics.sums_from_operands = true;
   if (options.segments > 1) {

@@ -2,7 +2,7 @@
 //
 // Backward of the delta rule, gated and not, chunk by chunk, on tensor cores (mma.sync m16n8k16).
 //
-// For every (batch, head): gradients of L = <o, do> + <hT, dhT>. Starts from what the forward saves:
+// For every (batch, head): gradients of L = <o, do> + <hT, dhT>, from what the forward saves:
 //
 //   w [B,H,T,DK]  u, v_new [B,H,T,DV]  x = A^-1 [B,H,T,C]  h [B,H,N,DK,DV], state before each chunk
 //
@@ -12,8 +12,7 @@
 //
 //   local      P = tril(Q K^T . Gamma)                         du_partial = s P^T dO
 //   state      dU = du_partial + diag(e^(G_n - G)) K dh'       chunks last to first, from dhT
-//              dh = gamma dh' + (diag(s e^G) dO)^T-products    dh0 after the first
-//                 = gamma dh' + Q^T diag(s e^G) dO - W^T dU
+//              dh = gamma dh' + Q^T diag(s e^G) dO - W^T dU    dh0 after the first
 //   gradients  dS = s tril(dO V_new^T) . Gamma
 //              dQ = s diag(e^G) dO h^T + dS K
 //              dk_partial = dS^T Q,  dk_corr = diag(e^(G_n - G)) V_new dh'^T
@@ -23,14 +22,15 @@
 //              dk_A = diag(beta) E K + (diag(beta) E)^T K
 //              dK = dk_partial + dk_corr + dk_wu + dk_A
 //              dbeta = rowsum(R_w . diag(e^G) K) + rowsum(R_v . V) + rowsum(K . E K)
-//              dG = rowsum(Q . dQ) - rowsum(K . (dk_partial + dk_corr)), + sum of
-//                   rowsum(K . dk_corr) + gamma <dh', h> at row n, + rowsum(K . dk_wu)
-//                   + rowsum(beta K . E K) - rowsum(K . (diag(beta) E)^T K);   dg: summed from behind
+//              dG = rowsum(Q . dQ) - rowsum(K . (dk_partial + dk_corr - dk_wu))
+//                   + rowsum(beta K . E K) - rowsum(K . (diag(beta) E)^T K)
+//              dG_n += sum of rowsum(K . dk_corr) + gamma <dh', h>
+//              dg_i = sum of dG_j, j >= i
 //
-// `local` and `gradients` have one block a chunk. `state` is the serial part. Its columns (of dh, DV
-// of them) are independent of each other: a warp owns 16, keeps them transposed in its accumulators,
-// where they are the A operand of the next product without any exchange, and never waits for
-// another warp but for the tiles they share. Along the sequence it is affine in dh',
+// `local` and `gradients` have one block a chunk. `state` is the serial part. Its columns (of dh,
+// DV of them) are independent of each other: a warp owns 16, keeps them transposed in its
+// accumulators, where they are the A operand of the next product without any exchange, and never
+// waits for another warp but for the tiles they share. Along the sequence it is affine in dh',
 //
 //   dh = N dh' + gamma dh' + const,   N = -W^T diag(e^(G_n - G)) K,
 //
@@ -38,6 +38,12 @@
 // constant (the recurrence from 0, the last segment's from dhT) and the transition (the recurrence
 // without input from the columns of the identity); `state` then starts every segment from the carry
 // that the segments behind it make, and runs them all at once.
+//
+// Numeric plan: sums in fp32, tensor-core operands in T. Rounded to T: P; du_partial (stored); dh'
+// as an operand and stored, the running gradient is fp32; dU; diag(s e^G) dO; dS; R_v and R_w as
+// operands, E and diag(beta) E likewise. Of several segments N and the carried gradient as
+// operands, gamma and the constants are fp32. dQ, dK, dV are sums in fp32 rounded once; dbeta, dg,
+// dh0 fp32.
 #pragma once
 
 #include "backward_layout.hpp"
@@ -45,16 +51,18 @@
 
 namespace faultline::kernels::deltanet {
 
-/// What a mutant leaves out; each is one `lacks(...)` in the code.
+/// What a mutant leaves out; each is one `lacks(...)` of the kernel named. The first four are from
+/// a public kernel, ported from a gated form whose decay had hidden them; they show from one chunk
+/// on when it is entered by a state and left by a gradient, as missing_term.
 enum class BackwardDefect {
   none,
-  a_inv,              ///< dk_A, dbeta_A, dG_A: the gradient that flows through X = A^-1
-  dh_coefficient,     ///< -W^T K^ dh' in dh: the coefficient is gamma I
-  dw_cross,           ///< -du_corr h^T in dW
+  a_inv,              ///< gradients: dk_A, dbeta_A, dG_A, what flows through X = A^-1
+  dh_coefficient,     ///< state: -W^T K^ dh' in dh; the coefficient is then gamma I
+  dw_cross,           ///< gradients: -du_corr h^T in dW
   all_three,          ///< a_inv, dh_coefficient and dw_cross
-  du_corr,            ///< K^ dh' in dU, and so in dW and dh
-  dk_corr,            ///< diag(e^(G_n - G)) V_new dh'^T in dK
-  no_reverse_cumsum,  ///< dg = dG
+  du_corr,            ///< state: K^ dh' in dU, and so in dW and dh
+  dk_corr,            ///< gradients: diag(e^(G_n - G)) v_new dh'^T in dK
+  no_reverse_cumsum,  ///< gradients: the sum from behind, dg = dG; shows as wrong_term
 };
 
 FAULTLINE_HD constexpr bool lacks(BackwardDefect defect, BackwardDefect path) {
@@ -186,8 +194,8 @@ struct LocalKernel {
     }
     mbarrier_wait(&full, 0);
 
-    const int block = warp_id() * 16;           // rows j of the warp
-    float p[C / 8][4] = {};                     // P^T [16 rows j, C columns i], i >= block
+    const int block = warp_id() * 16;  // rows j of the warp
+    float p[C / 8][4] = {};            // P^T [16 rows j, C columns i], i >= block
 #pragma unroll
     for (int d = 0; d < DK; d += 16) {
       uint32_t a[4];
@@ -200,7 +208,7 @@ struct LocalKernel {
         mma_pair<T>(p[i / 8], p[i / 8 + 1], a, b);
       }
     }
-    float du[DV / 8][4] = {};                   // P^T dO [16 rows j, DV]
+    float du[DV / 8][4] = {};  // P^T dO [16 rows j, DV]
 #pragma unroll
     for (int i = 0; i < C; i += 16) {
       if (i < block) continue;
@@ -244,7 +252,8 @@ struct StateBuffers {
 };
 
 /// Maps {columns, T, B H} with boxes {64, C, 1}; transitions {DK, DK, B H segments}, {64, DK, 1}.
-/// To write: dh [B, H, N, DK, DV] as {DV, DK, B H N}, {16, DK, 1}; du [B, H, T, DV] with {16, C, 1}.
+/// To write: dh [B, H, N, DK, DV] as {DV, DK, B H N}, {16, DK, 1}; du [B, H, T, DV] with {16, C,
+/// 1}.
 struct StateMaps {
   const CUtensorMap* k;
   const CUtensorMap* w;
@@ -290,7 +299,7 @@ struct StateKernel {
     unsigned char* stages;
     uint64_t* full;  ///< [2]; arrivals: thread 0 and the bytes of a chunk's tiles; waited on by all
     int head, begin, end;
-    bool inputs;     ///< else K, W and the decays alone
+    bool inputs;  ///< else K, W and the decays alone
     const BackwardShape& shape;
 
     __device__ __forceinline__ unsigned char* stage(int chunk) const {
@@ -350,7 +359,7 @@ struct StateKernel {
     const float* decays = reinterpret_cast<const float*>(stage + kDecays);
     const int pair = lane_id() % 4 * 2;
 
-    float sum[C / 8][4] = {};                   // dh'^T [16, DK] K^T [DK, C]
+    float sum[C / 8][4] = {};  // dh'^T [16, DK] K^T [DK, C]
     if (!lacks(kDefect, BackwardDefect::du_corr)) {
 #pragma unroll
       for (int d = 0; d < DK; d += 16) {
@@ -362,7 +371,7 @@ struct StateKernel {
         }
       }
     }
-    uint32_t partial[C / 16][4];                // du_partial^T [16, C]
+    uint32_t partial[C / 16][4];  // du_partial^T [16, C]
 #pragma unroll
     for (int n = 0; n < C; n += 16) {
       uint32_t(&local)[4] = partial[n / 16];
@@ -372,7 +381,7 @@ struct StateKernel {
         local[0] = local[1] = local[2] = local[3] = 0;
       }
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {             // columns e % 2 * 8, rows of the chunk n + e / 2 * 8
+      for (int e = 0; e < 4; ++e) {  // columns e % 2 * 8, rows of the chunk n + e / 2 * 8
         const float2 x = unpack<T>(local[e]);
         const int row = n + e / 2 * 8 + pair;
         float* at = &sum[n / 8 + e / 2][e % 2 * 2];
@@ -385,14 +394,14 @@ struct StateKernel {
     if (gated) multiply(s, decays[2 * C]);
 #pragma unroll
     for (int i = 0; i < C; i += 16) {
-      uint32_t minus[4];                        // -dU^T
+      uint32_t minus[4];  // -dU^T
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         constexpr bool kLocal = lacks(kDefect, BackwardDefect::dh_coefficient);
         minus[e] = (kLocal ? partial : du)[i / 16][e] ^ 0x80008000u;
       }
 #pragma unroll
-      for (int n = 0; n < DK; n += 16) {        // [16, C] W [C, DK]
+      for (int n = 0; n < DK; n += 16) {  // [16, C] W [C, DK]
         uint32_t b[4];
         w.load_b(b, i, n);
         mma_pair<T>(s[n / 8], s[n / 8 + 1], minus, b);
@@ -401,19 +410,19 @@ struct StateKernel {
     if (!inputs) return;
 #pragma unroll
     for (int i = 0; i < C; i += 16) {
-      uint32_t a[4];                            // (s e^G dO)^T
+      uint32_t a[4];  // (s e^G dO)^T
       d_o.load_a_trans(a, column, i);
       if (gated || scale != 1.0f) {
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           const float2 x = unpack<T>(a[e]);
           const int row = i + e / 2 * 8 + pair;
-          a[e] = pack<T>(x.x * (gated ? decays[row] : scale),
-                         x.y * (gated ? decays[row + 1] : scale));
+          a[e] =
+              pack<T>(x.x * (gated ? decays[row] : scale), x.y * (gated ? decays[row + 1] : scale));
         }
       }
 #pragma unroll
-      for (int n = 0; n < DK; n += 16) {        // [16, C] Q [C, DK]
+      for (int n = 0; n < DK; n += 16) {  // [16, C] Q [C, DK]
         uint32_t b[4];
         q.load_b(b, i, n);
         mma_pair<T>(s[n / 8], s[n / 8 + 1], a, b);
@@ -461,7 +470,7 @@ struct StateKernel {
     __shared__ uint64_t full[2];
     const int head = blockIdx.y, segment = 1 + blockIdx.x;
     const bool transition = blockIdx.z == 1, last = segment == shape.segments - 1;
-    if (transition && last) return;             // starts from dhT: nothing is carried into it
+    if (transition && last) return;  // starts from dhT: nothing is carried into it
     const int column = warp_id() * 16;
     const bool active = column < (transition ? DK : DV);
     const auto is_diagonal = [&](int n, int e) {
@@ -661,14 +670,24 @@ struct GradientKernel {
   static constexpr int kSquare = kLayout.square_at(), kDuPartial = kLayout.du_partial_at();
 
   /// Places of tiles, and what stands there, in this order.
-  static constexpr int kStatePlace = 0;                     // h, then dh'
-  static constexpr int kKPlace = kLayout.k_at();            // K
-  static constexpr int kFirstPlace = kLayout.first_at();    // dU, then dO
-  static constexpr int kKeyPlace = kLayout.key_at();        // W, then Q
-  static constexpr int kValuePlace = kLayout.value_at();    // U, then v_new
+  static constexpr int kStatePlace = 0;                   // h, then dh'
+  static constexpr int kKPlace = kLayout.k_at();          // K
+  static constexpr int kFirstPlace = kLayout.first_at();  // dU, then dO
+  static constexpr int kKeyPlace = kLayout.key_at();      // W, then Q
+  static constexpr int kValuePlace = kLayout.value_at();  // U, then v_new
 
-  /// Barriers of the copies, each for one phase. Arrivals: thread 0 and the bytes; waited on by all.
-  enum Arrival { kDuArrived, kHAndK, kWAndU, kDoArrived, kVNewArrived, kQArrived, kDhArrived, kArrivals };
+  /// Barriers of the copies, each for one phase. Arrivals: thread 0 and the bytes; waited on by
+  /// all.
+  enum Arrival {
+    kDuArrived,
+    kHAndK,
+    kWAndU,
+    kDoArrived,
+    kVNewArrived,
+    kQArrived,
+    kDhArrived,
+    kArrivals
+  };
 
   struct Rows {
     float gate[C], beta[C];
@@ -726,7 +745,8 @@ struct GradientKernel {
       }
     }
   }
-  /// acc [16, N] += A^T [16, C] B, A lower triangular: columns `block` of `a`, rows from `block` on.
+  /// acc [16, N] += A^T [16, C] B, A lower triangular: columns `block` of `a`, rows from `block`
+  /// on.
   template <int N>
   static __device__ __forceinline__ void product_of_upper(float (&acc)[N][4], const Chunk& a,
                                                           const Chunk& b, int block) {
@@ -839,11 +859,10 @@ struct GradientKernel {
       loader.rows(kValuePlace, maps.u, DV, kWAndU);
     }
     if (tid < C) {
-      rows.gate[tid] =
-          shape.gated ? io.gates[static_cast<int64_t>(blockIdx.x) * C + tid] : 0.0f;
+      rows.gate[tid] = shape.gated ? io.gates[static_cast<int64_t>(blockIdx.x) * C + tid] : 0.0f;
       rows.beta[tid] = tid < valid ? to_float(io.beta[first + tid]) : 0.0f;
     }
-    uint4 bits[C / 16];                                  // X, rows of C elements
+    uint4 bits[C / 16];  // X, rows of C elements
 #pragma unroll
     for (int i = 0; i < C / 16; ++i) {
       const int at = (i * kThreads + tid) * 8, row = at / C;
@@ -861,11 +880,11 @@ struct GradientKernel {
     const float2 gate = at(rows.gate, block), beta = at(rows.beta, block);
     float2 decay = make_float2(1.0f, 1.0f);
     if (shape.gated) decay = make_float2(exp_of(gate.x), exp_of(gate.y));
-    float2 dbeta, dG;                                    // of the lane's two rows
+    float2 dbeta, dG;  // of the lane's two rows
 
     // ---- R_v = X^T dU, dV ----
-    uint32_t r_v[DV / 16][4];                            // [16 rows, DV]
-    uint32_t local_r_v[kLocalDw ? DV / 16 : 1][4];       // X^T du_partial
+    uint32_t r_v[DV / 16][4];                       // [16 rows, DV]
+    uint32_t local_r_v[kLocalDw ? DV / 16 : 1][4];  // X^T du_partial
     mbarrier_wait(&arrived[kDuArrived], 0);
     {
       float acc[DV / 8][4] = {};
@@ -878,7 +897,7 @@ struct GradientKernel {
       product_of_upper(acc, square, first_tile, block);
 #pragma unroll
       for (int n = 0; n < DV / 16; ++n) as_operand<T>(r_v[n], acc[2 * n], acc[2 * n + 1]);
-      float2 sum = make_float2(0.0f, 0.0f);              // rowsum(R_v . V)
+      float2 sum = make_float2(0.0f, 0.0f);  // rowsum(R_v . V)
 #pragma unroll
       for (int n = 0; n < DV / 8; ++n) {
         const T* v = io.v + (first + low) * DV + n * 8 + lane_id() % 4 * 2;
@@ -903,7 +922,7 @@ struct GradientKernel {
     }
 
     // ---- R_w = -R_v h^T, dk_wu ----
-    float dk[DK / 8][4] = {};                            // R_w, then dK [16 rows, DK]
+    float dk[DK / 8][4] = {};  // R_w, then dK [16 rows, DK]
     uint32_t r_w[DK / 16][4];
     mbarrier_wait(&arrived[kHAndK], 0);
 #pragma unroll
@@ -922,7 +941,7 @@ struct GradientKernel {
     }
 #pragma unroll
     for (int n = 0; n < DK / 16; ++n) as_operand<T>(r_w[n], dk[2 * n], dk[2 * n + 1]);
-    const float2 key_dot = row_dot(dk, k, block);        // rowsum(R_w . K)
+    const float2 key_dot = row_dot(dk, k, block);  // rowsum(R_w . K)
     dbeta.x += decay.x * key_dot.x;
     dbeta.y += decay.y * key_dot.y;
     dG = make_float2(beta.x * decay.x * key_dot.x, beta.y * decay.y * key_dot.y);
@@ -930,7 +949,7 @@ struct GradientKernel {
 
     // ---- E = -slt(R_w W^T + R_v U^T) . Gamma, dk_A ----
     mbarrier_wait(&arrived[kWAndU], 0);
-    uint32_t e_operand[C / 16][4];                       // E [16 rows i, C]
+    uint32_t e_operand[C / 16][4];  // E [16 rows i, C]
     if (!lacks(kDefect, BackwardDefect::a_inv)) {
       float m[C / 8][4] = {};
       square_product<DK>(m, r_w, key_tile, block);
@@ -938,7 +957,7 @@ struct GradientKernel {
 #pragma unroll
       for (int j = 0; j < C; j += 16) {
         if (j > block) continue;
-        float scaled[2][4];                              // diag(beta) E
+        float scaled[2][4];  // diag(beta) E
 #pragma unroll
         for (int n = 0; n < 2; ++n) {
           float(&x)[4] = m[j / 8 + n];
@@ -966,16 +985,16 @@ struct GradientKernel {
       loader.rows(kKeyPlace, maps.q, DK, kQArrived);
     }
     if (!lacks(kDefect, BackwardDefect::a_inv)) {
-      float part[DK / 8][4] = {};                        // E K
+      float part[DK / 8][4] = {};  // E K
       product_of_lower(part, e_operand, k, block);
-      const float2 own = row_dot(part, k, block);        // dbeta_A
+      const float2 own = row_dot(part, k, block);  // dbeta_A
       dbeta.x += own.x;
       dbeta.y += own.y;
       dG.x += beta.x * own.x;
       dG.y += beta.y * own.y;
       multiply(part, beta);
       add(dk, part);
-      clear(part);                                       // (diag(beta) E)^T K
+      clear(part);  // (diag(beta) E)^T K
       product_of_upper(part, square, k, block);
       if (shape.gated) {
         const float2 other = row_dot(part, k, block);
@@ -993,7 +1012,7 @@ struct GradientKernel {
     // ---- dS = s tril(dO v_new^T) . Gamma ----
     mbarrier_wait(&arrived[kDoArrived], 0);
     mbarrier_wait(&arrived[kVNewArrived], 0);
-    uint32_t ds[C / 16][4];                              // [16 rows i, C]
+    uint32_t ds[C / 16][4];  // [16 rows i, C]
     {
       float p[C / 8][4] = {};
 #pragma unroll
@@ -1059,7 +1078,7 @@ struct GradientKernel {
       clear(part);
     }
     constexpr bool kDropped = lacks(kDefect, BackwardDefect::dk_corr);
-    if (kDropped) {                                      // in dK; dG keeps its part
+    if (kDropped) {  // in dK; dG keeps its part
       if (!shape.gated) add(dk, part);
       clear(part);
     }
@@ -1075,7 +1094,7 @@ struct GradientKernel {
     store_rows<T>(io.dk + (first + block) * DK, DK, valid - block, dk);
 
     if (!shape.gated) return;
-    float sum = 0.0f;                                    // <dh', h>, h from memory once more
+    float sum = 0.0f;  // <dh', h>, h from memory once more
     const uint4* h =
         reinterpret_cast<const uint4*>(io.h + static_cast<int64_t>(blockIdx.x) * (DK * DV));
     constexpr int kPerThread = 4;
@@ -1103,7 +1122,7 @@ struct GradientKernel {
 
   /// dg_i = sum over j >= i of dG_j, by one warp.
   static __device__ __forceinline__ void sum_from_behind(float* dg, const Rows& rows, int valid) {
-    float state = 0.0f;                         // at the last row: sum rho + gamma <dh', h>
+    float state = 0.0f;  // at the last row: sum rho + gamma <dh', h>
 #pragma unroll
     for (int i = 0; i < C / 16; ++i) state += rows.states[i];
     float rho = 0.0f;
@@ -1138,102 +1157,102 @@ struct GradientKernel {
 
 // ---- entries ------------------------------------------------------------------------------------
 
-#define FAULTLINE_DELTANET_LOCAL(NAME, T, DK, DV, CHUNK)                                          \
-  extern "C" __global__ void __launch_bounds__(2 * CHUNK) NAME(                                   \
-      const float* gates, T* du_partial, float* decays, int t, int chunks, int gated,             \
-      float scale, const __grid_constant__ CUtensorMap q_map,                                     \
-      const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap do_map) {    \
-    using namespace faultline::kernels::deltanet;                                                 \
-    LocalKernel<T, DK, DV, CHUNK>::run(&q_map, &k_map, &do_map, gates, du_partial, decays, scale, \
-                                       {t, chunks, 1, chunks, gated});                            \
+#define FAULTLINE_DELTANET_LOCAL(NAME, T, DK, DV, CHUNK)                                           \
+  extern "C" __global__ void __launch_bounds__(2 * CHUNK) NAME(                                    \
+      const float* gates, T* du_partial, float* decays, int t, int chunks, int gated, float scale, \
+      const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,        \
+      const __grid_constant__ CUtensorMap do_map) {                                                \
+    using namespace faultline::kernels::deltanet;                                                  \
+    LocalKernel<T, DK, DV, CHUNK>::run(&q_map, &k_map, &do_map, gates, du_partial, decays, scale,  \
+                                       {t, chunks, 1, chunks, gated});                             \
   }
 
-#define FAULTLINE_DELTANET_SEGMENTS(NAME, T, DK, DV, CHUNK)                                       \
-  extern "C" __global__ void __launch_bounds__(2 * (DK > DV ? DK : DV)) NAME(                     \
-      const float* decays, const float* dhT, T* transitions, float* constants, float* factors,    \
-      int t, int chunks, int segments, int segment_chunks, int gated, float scale,                \
-      const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,       \
-      const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap do_map,      \
-      const __grid_constant__ CUtensorMap du_partial_map) {                                       \
-    using namespace faultline::kernels::deltanet;                                                 \
-    StateKernel<T, DK, DV, CHUNK, BackwardDefect::none>::segments(                                \
-        {&k_map, &w_map, &q_map, &do_map, &du_partial_map, nullptr, nullptr, nullptr},            \
-        {decays, dhT, transitions, constants, factors, nullptr}, scale,                           \
-        {t, chunks, segments, segment_chunks, gated});                                            \
+#define FAULTLINE_DELTANET_SEGMENTS(NAME, T, DK, DV, CHUNK)                                        \
+  extern "C" __global__ void __launch_bounds__(2 * (DK > DV ? DK : DV)) NAME(                      \
+      const float* decays, const float* dhT, T* transitions, float* constants, float* factors,     \
+      int t, int chunks, int segments, int segment_chunks, int gated, float scale,                 \
+      const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,        \
+      const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap do_map,       \
+      const __grid_constant__ CUtensorMap du_partial_map) {                                        \
+    using namespace faultline::kernels::deltanet;                                                  \
+    StateKernel<T, DK, DV, CHUNK, BackwardDefect::none>::segments(                                 \
+        {&k_map, &w_map, &q_map, &do_map, &du_partial_map, nullptr, nullptr, nullptr},             \
+        {decays, dhT, transitions, constants, factors, nullptr}, scale,                            \
+        {t, chunks, segments, segment_chunks, gated});                                             \
   }
 
-#define FAULTLINE_DELTANET_STATE(NAME, T, DK, DV, CHUNK, DEFECT)                                  \
-  extern "C" __global__ void __launch_bounds__(2 * DV) NAME(                                      \
-      const float* decays, const float* dhT, float* constants, float* factors, float* dh0, int t, \
-      int chunks, int segments, int segment_chunks, int gated, float scale,                       \
-      const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,       \
-      const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap do_map,      \
-      const __grid_constant__ CUtensorMap du_partial_map,                                         \
-      const __grid_constant__ CUtensorMap transitions_map,                                        \
-      const __grid_constant__ CUtensorMap dh_map, const __grid_constant__ CUtensorMap du_map) {   \
-    using namespace faultline::kernels::deltanet;                                                 \
-    StateKernel<T, DK, DV, CHUNK, BackwardDefect::DEFECT>::state(                                 \
-        {&k_map, &w_map, &q_map, &do_map, &du_partial_map, &transitions_map, &dh_map, &du_map},   \
-        {decays, dhT, nullptr, constants, factors, dh0}, scale,                                   \
-        {t, chunks, segments, segment_chunks, gated});                                            \
+#define FAULTLINE_DELTANET_STATE(NAME, T, DK, DV, CHUNK, DEFECT)                                   \
+  extern "C" __global__ void __launch_bounds__(2 * DV) NAME(                                       \
+      const float* decays, const float* dhT, float* constants, float* factors, float* dh0, int t,  \
+      int chunks, int segments, int segment_chunks, int gated, float scale,                        \
+      const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,        \
+      const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap do_map,       \
+      const __grid_constant__ CUtensorMap du_partial_map,                                          \
+      const __grid_constant__ CUtensorMap transitions_map,                                         \
+      const __grid_constant__ CUtensorMap dh_map, const __grid_constant__ CUtensorMap du_map) {    \
+    using namespace faultline::kernels::deltanet;                                                  \
+    StateKernel<T, DK, DV, CHUNK, BackwardDefect::DEFECT>::state(                                  \
+        {&k_map, &w_map, &q_map, &do_map, &du_partial_map, &transitions_map, &dh_map, &du_map},    \
+        {decays, dhT, nullptr, constants, factors, dh0}, scale,                                    \
+        {t, chunks, segments, segment_chunks, gated});                                             \
   }
 
-#define FAULTLINE_DELTANET_GRADIENTS(NAME, T, DK, DV, CHUNK, DEFECT)                              \
+#define FAULTLINE_DELTANET_GRADIENTS(NAME, T, DK, DV, CHUNK, DEFECT)                               \
   extern "C" __global__ void __launch_bounds__(2 * CHUNK, (DK + DV == 128 ? 3 : 2) * 64 / CHUNK)   \
-  NAME(                                                                                           \
-      const T* v, const T* beta, const float* gates, const T* x, const T* h, T* dq, T* dk, T* dv, \
-      float* dbeta, float* dg, int t, int chunks, float scale,                                    \
-      const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,       \
-      const __grid_constant__ CUtensorMap do_map, const __grid_constant__ CUtensorMap v_new_map,  \
-      const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap u_map,       \
-      const __grid_constant__ CUtensorMap h_map, const __grid_constant__ CUtensorMap dh_map,      \
-      const __grid_constant__ CUtensorMap du_map,                                                 \
-      const __grid_constant__ CUtensorMap du_partial_map) {                                       \
-    using namespace faultline::kernels::deltanet;                                                 \
-    GradientKernel<T, DK, DV, CHUNK, BackwardDefect::DEFECT>::run(                                \
-        {&q_map, &k_map, &do_map, &v_new_map, &w_map, &u_map, &h_map, &dh_map, &du_map,           \
-         &du_partial_map},                                                                        \
-        {v, beta, gates, x, h, dq, dk, dv, dbeta, dg}, scale,                                     \
-        {t, chunks, 1, chunks, dg != nullptr});                                                   \
+      NAME(const T* v, const T* beta, const float* gates, const T* x, const T* h, T* dq, T* dk,    \
+           T* dv, float* dbeta, float* dg, int t, int chunks, float scale,                         \
+           const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,   \
+           const __grid_constant__ CUtensorMap do_map,                                             \
+           const __grid_constant__ CUtensorMap v_new_map,                                          \
+           const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap u_map,   \
+           const __grid_constant__ CUtensorMap h_map, const __grid_constant__ CUtensorMap dh_map,  \
+           const __grid_constant__ CUtensorMap du_map,                                             \
+           const __grid_constant__ CUtensorMap du_partial_map) {                                   \
+    using namespace faultline::kernels::deltanet;                                                  \
+    GradientKernel<T, DK, DV, CHUNK, BackwardDefect::DEFECT>::run(                                 \
+        {&q_map, &k_map, &do_map, &v_new_map, &w_map, &u_map, &h_map, &dh_map, &du_map,            \
+         &du_partial_map},                                                                         \
+        {v, beta, gates, x, h, dq, dk, dv, dbeta, dg}, scale,                                      \
+        {t, chunks, 1, chunks, dg != nullptr});                                                    \
   }
 
-#define FAULTLINE_DELTANET_BACKWARD_SIZE(DTYPE, T, DK, DV, CHUNK)                                 \
-  FAULTLINE_DELTANET_LOCAL(deltanet_bwd_local_##DTYPE##_c##CHUNK##_dk##DK##_dv##DV, T, DK, DV,    \
-                           CHUNK)                                                                 \
-  FAULTLINE_DELTANET_SEGMENTS(deltanet_bwd_segments_##DTYPE##_c##CHUNK##_dk##DK##_dv##DV, T, DK,  \
-                              DV, CHUNK)                                                          \
-  FAULTLINE_DELTANET_STATE(deltanet_bwd_state_none_##DTYPE##_c##CHUNK##_dk##DK##_dv##DV, T, DK,   \
-                           DV, CHUNK, none)                                                       \
-  FAULTLINE_DELTANET_GRADIENTS(deltanet_bwd_gradients_none_##DTYPE##_c##CHUNK##_dk##DK##_dv##DV,  \
+#define FAULTLINE_DELTANET_BACKWARD_SIZE(DTYPE, T, DK, DV, CHUNK)                                  \
+  FAULTLINE_DELTANET_LOCAL(deltanet_bwd_local_##DTYPE##_c##CHUNK##_dk##DK##_dv##DV, T, DK, DV,     \
+                           CHUNK)                                                                  \
+  FAULTLINE_DELTANET_SEGMENTS(deltanet_bwd_segments_##DTYPE##_c##CHUNK##_dk##DK##_dv##DV, T, DK,   \
+                              DV, CHUNK)                                                           \
+  FAULTLINE_DELTANET_STATE(deltanet_bwd_state_none_##DTYPE##_c##CHUNK##_dk##DK##_dv##DV, T, DK,    \
+                           DV, CHUNK, none)                                                        \
+  FAULTLINE_DELTANET_GRADIENTS(deltanet_bwd_gradients_none_##DTYPE##_c##CHUNK##_dk##DK##_dv##DV,   \
                                T, DK, DV, CHUNK, none)
 
 // DK = DV = 64, and what is wider.
-#define FAULTLINE_DELTANET_BACKWARD_MODULE(DTYPE, T)     \
-  FAULTLINE_DELTANET_BACKWARD_SIZE(DTYPE, T, 64, 64, 32) \
+#define FAULTLINE_DELTANET_BACKWARD_MODULE(DTYPE, T)                                               \
+  FAULTLINE_DELTANET_BACKWARD_SIZE(DTYPE, T, 64, 64, 32)                                           \
   FAULTLINE_DELTANET_BACKWARD_SIZE(DTYPE, T, 64, 64, 64)
-#define FAULTLINE_DELTANET_BACKWARD_MODULE_WIDE(DTYPE, T)  \
-  FAULTLINE_DELTANET_BACKWARD_SIZE(DTYPE, T, 64, 128, 32)  \
-  FAULTLINE_DELTANET_BACKWARD_SIZE(DTYPE, T, 64, 128, 64)  \
-  FAULTLINE_DELTANET_BACKWARD_SIZE(DTYPE, T, 128, 64, 32)  \
-  FAULTLINE_DELTANET_BACKWARD_SIZE(DTYPE, T, 128, 64, 64)  \
-  FAULTLINE_DELTANET_BACKWARD_SIZE(DTYPE, T, 128, 128, 32) \
+#define FAULTLINE_DELTANET_BACKWARD_MODULE_WIDE(DTYPE, T)                                          \
+  FAULTLINE_DELTANET_BACKWARD_SIZE(DTYPE, T, 64, 128, 32)                                          \
+  FAULTLINE_DELTANET_BACKWARD_SIZE(DTYPE, T, 64, 128, 64)                                          \
+  FAULTLINE_DELTANET_BACKWARD_SIZE(DTYPE, T, 128, 64, 32)                                          \
+  FAULTLINE_DELTANET_BACKWARD_SIZE(DTYPE, T, 128, 64, 64)                                          \
+  FAULTLINE_DELTANET_BACKWARD_SIZE(DTYPE, T, 128, 128, 32)                                         \
   FAULTLINE_DELTANET_BACKWARD_SIZE(DTYPE, T, 128, 128, 64)
 
 // The mutants, for DK = DV = 64: one kernel each differs from the clean launches (all_three: two).
-#define FAULTLINE_DELTANET_STATE_MUTANT(DTYPE, T, CHUNK, DEFECT)                                  \
-  FAULTLINE_DELTANET_STATE(deltanet_bwd_state_##DEFECT##_##DTYPE##_c##CHUNK##_dk64_dv64, T, 64,   \
+#define FAULTLINE_DELTANET_STATE_MUTANT(DTYPE, T, CHUNK, DEFECT)                                   \
+  FAULTLINE_DELTANET_STATE(deltanet_bwd_state_##DEFECT##_##DTYPE##_c##CHUNK##_dk64_dv64, T, 64,    \
                            64, CHUNK, DEFECT)
-#define FAULTLINE_DELTANET_GRADIENTS_MUTANT(DTYPE, T, CHUNK, DEFECT)                              \
-  FAULTLINE_DELTANET_GRADIENTS(deltanet_bwd_gradients_##DEFECT##_##DTYPE##_c##CHUNK##_dk64_dv64,  \
+#define FAULTLINE_DELTANET_GRADIENTS_MUTANT(DTYPE, T, CHUNK, DEFECT)                               \
+  FAULTLINE_DELTANET_GRADIENTS(deltanet_bwd_gradients_##DEFECT##_##DTYPE##_c##CHUNK##_dk64_dv64,   \
                                T, 64, 64, CHUNK, DEFECT)
-#define FAULTLINE_DELTANET_BACKWARD_MUTANTS_CHUNK(DTYPE, T, CHUNK)           \
-  FAULTLINE_DELTANET_STATE_MUTANT(DTYPE, T, CHUNK, dh_coefficient)           \
-  FAULTLINE_DELTANET_STATE_MUTANT(DTYPE, T, CHUNK, du_corr)                  \
-  FAULTLINE_DELTANET_GRADIENTS_MUTANT(DTYPE, T, CHUNK, a_inv)                \
-  FAULTLINE_DELTANET_GRADIENTS_MUTANT(DTYPE, T, CHUNK, dw_cross)             \
-  FAULTLINE_DELTANET_GRADIENTS_MUTANT(DTYPE, T, CHUNK, all_three)            \
-  FAULTLINE_DELTANET_GRADIENTS_MUTANT(DTYPE, T, CHUNK, dk_corr)              \
+#define FAULTLINE_DELTANET_BACKWARD_MUTANTS_CHUNK(DTYPE, T, CHUNK)                                 \
+  FAULTLINE_DELTANET_STATE_MUTANT(DTYPE, T, CHUNK, dh_coefficient)                                 \
+  FAULTLINE_DELTANET_STATE_MUTANT(DTYPE, T, CHUNK, du_corr)                                        \
+  FAULTLINE_DELTANET_GRADIENTS_MUTANT(DTYPE, T, CHUNK, a_inv)                                      \
+  FAULTLINE_DELTANET_GRADIENTS_MUTANT(DTYPE, T, CHUNK, dw_cross)                                   \
+  FAULTLINE_DELTANET_GRADIENTS_MUTANT(DTYPE, T, CHUNK, all_three)                                  \
+  FAULTLINE_DELTANET_GRADIENTS_MUTANT(DTYPE, T, CHUNK, dk_corr)                                    \
   FAULTLINE_DELTANET_GRADIENTS_MUTANT(DTYPE, T, CHUNK, no_reverse_cumsum)
-#define FAULTLINE_DELTANET_BACKWARD_MUTANTS(DTYPE, T)     \
-  FAULTLINE_DELTANET_BACKWARD_MUTANTS_CHUNK(DTYPE, T, 32) \
+#define FAULTLINE_DELTANET_BACKWARD_MUTANTS(DTYPE, T)                                              \
+  FAULTLINE_DELTANET_BACKWARD_MUTANTS_CHUNK(DTYPE, T, 32)                                          \
   FAULTLINE_DELTANET_BACKWARD_MUTANTS_CHUNK(DTYPE, T, 64)

@@ -20,8 +20,8 @@ struct BackwardBuffers {
   ForwardBuffers forward{};
   std::uint32_t d_o = 0, dhT = 0;
   std::uint32_t dq = 0, dk = 0, dv = 0, dbeta = 0, dh0 = 0;
-  std::optional<std::uint32_t> dg{};                            ///< none: not gated
-  std::uint32_t du_partial = 0, decays = 0, dh = 0, du = 0;     ///< workspaces
+  std::optional<std::uint32_t> dg{};                                   ///< none: not gated
+  std::uint32_t du_partial = 0, decays = 0, dh = 0, du = 0;            ///< workspaces
   std::optional<std::uint32_t> transitions{}, constants{}, factors{};  ///< of several segments
 };
 
@@ -39,8 +39,12 @@ std::int64_t default_segments(std::int64_t heads, std::int64_t chunks);
 /// Chunks of a segment; the last may have fewer.
 std::int64_t chunks_per_segment(std::int64_t chunks, std::int64_t segments);
 
-/// du_partial [B,H,T,DV], gradient_decays [B,H,N,2C+4] fp32, dh [B,H,N,DK,DV], du [B,H,T,DV]; of several
-/// segments also transitions, constants and factors.
+/// Of the forward before a backward of that many segments: 0 (one pass) when that is one pass too.
+std::int64_t forward_segment(const Extents& extents, core::Dtype dtype, std::int64_t chunk,
+                             std::int64_t segments);
+
+/// du_partial [B,H,T,DV], gradient_decays [B,H,N,2C+4] fp32, dh [B,H,N,DK,DV], du [B,H,T,DV]; of
+/// several segments also gradient_transitions, gradient_constants and gradient_factors.
 std::vector<core::BufferSpec> backward_workspaces(const Extents& extents, core::Dtype dtype,
                                                   std::int64_t chunk, std::int64_t segments);
 

@@ -24,8 +24,9 @@ FAULTLINE_HD constexpr int local_shared_bytes(int chunk, int dk, int dv) {
   return 2 * tile_bytes(chunk, dk) + tile_bytes(chunk, dv);
 }
 
-/// Shared memory of `segments` and `state`: two stages, each K, W, Q, dO, du_partial and the decays;
-/// in `state` then each warp's columns of dh' and dU on their way to memory, [DK, 16] and [C, 16].
+/// Shared memory of `segments` and `state`: two stages, each K, W, Q, dO, du_partial and the
+/// decays; in `state` then each warp's columns of dh' and dU on their way to memory, [DK, 16] and
+/// [C, 16].
 struct StateLayout {
   int chunk, dk, dv;
   FAULTLINE_HD constexpr int decay_offset() const {

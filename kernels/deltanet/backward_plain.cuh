@@ -2,8 +2,8 @@
 //
 // The backward of backward.cuh in fp32 and plain loops: the same launches (but for `segments`: the
 // state goes through the chunks in one pass), tensors and defects, no tensor cores, no asynchronous
-// copies. It is there to be right and easy to read, and because in fp32 every defect stands out from
-// rounding.
+// copies. It is there to be right and easy to read, and because in fp32 every defect stands out
+// from rounding.
 //
 //   q, k, w, dq, dk [B, H, T, DK]   v, u, v_new, do, du_partial, du, dv [B, H, T, DV]
 //   x [B, H, T, C]   beta, dbeta, dg [B, H, T]   gates [B, H, N C]   h, dh [B, H, N, DK, DV]
@@ -26,8 +26,8 @@ struct PlainChunk {
   const float* gates;
   bool gated;
 
-  __device__ __forceinline__ PlainChunk(const float* all_gates, int length, int chunks, int64_t head,
-                                        int chunk, bool gated_)
+  __device__ __forceinline__ PlainChunk(const float* all_gates, int length, int chunks,
+                                        int64_t head, int chunk, bool gated_)
       : rows(min(length - chunk * kChunk, kChunk)),
         index(head * chunks + chunk),
         first(head * length + chunk * kChunk),
@@ -76,25 +76,22 @@ __device__ __forceinline__ void local_plain(const float* q, const float* k, cons
 }
 
 template <int kChunk, BackwardDefect kDefect>
-__device__ __forceinline__ void state_plain(const float* q, const float* k, const float* w,
-                                            const float* d_o, const float* gates,
-                                            const float* du_partial, const float* dhT, float* dh,
-                                            float* du, float* dh0, int length, int dk, int dv,
-                                            int gated, float scale) {
-  __shared__ float state[128][kStateColumns];            // dh' [DK, 16]
-  __shared__ float du_row[kChunk][kStateColumns];        // what -W^T multiplies
+__device__ __forceinline__ void
+state_plain(const float* q, const float* k, const float* w, const float* d_o, const float* gates,
+            const float* du_partial, const float* dhT, float* dh, float* du, float* dh0, int length,
+            int dk, int dv, int gated, float scale) {
+  __shared__ float state[128][kStateColumns];      // dh' [DK, 16]
+  __shared__ float du_row[kChunk][kStateColumns];  // what -W^T multiplies
   const int64_t head = blockIdx.y;
   const int column = static_cast<int>(blockIdx.x) * kStateColumns;
   const int chunks = (length + kChunk - 1) / kChunk;
-  for_each_index(dk, kStateColumns, [&](int l, int j) {
-    state[l][j] = dhT[(head * dk + l) * dv + column + j];
-  });
+  for_each_index(dk, kStateColumns,
+                 [&](int l, int j) { state[l][j] = dhT[(head * dk + l) * dv + column + j]; });
   __syncthreads();  // writers: all (state); readers: all
   for (int chunk = chunks - 1; chunk >= 0; --chunk) {
     const PlainChunk<kChunk> c(gates, length, chunks, head, chunk, gated != 0);
-    for_each_index(dk, kStateColumns, [&](int l, int j) {
-      dh[(c.index * dk + l) * dv + column + j] = state[l][j];
-    });
+    for_each_index(dk, kStateColumns,
+                   [&](int l, int j) { dh[(c.index * dk + l) * dv + column + j] = state[l][j]; });
     for_each_index(c.rows, kStateColumns, [&](int i, int j) {
       const int64_t at = (c.first + i) * dv + column + j;
       float sum = du_partial[at];
@@ -117,9 +114,8 @@ __device__ __forceinline__ void state_plain(const float* q, const float* k, cons
     });
     __syncthreads();  // writers: all (state); readers: all. And du_row's readers are done
   }
-  for_each_index(dk, kStateColumns, [&](int l, int j) {
-    dh0[(head * dk + l) * dv + column + j] = state[l][j];
-  });
+  for_each_index(dk, kStateColumns,
+                 [&](int l, int j) { dh0[(head * dk + l) * dv + column + j] = state[l][j]; });
 }
 
 /// Inputs and outputs of gradients_plain.
@@ -133,10 +129,10 @@ __device__ __forceinline__ void gradients_plain(PlainGradients io, int length, i
                                                 float scale) {
   extern __shared__ __align__(16) float plain_shared[];
   constexpr int kStride = kChunk + 1;
-  float* r_v = plain_shared;                             // R_v [C, DV]
-  float* r_w = r_v + kChunk * dv;                        // R_w [C, DK]
-  float* ds = r_w + kChunk * dk;                         // dS [C, C]
-  float* e = ds + kChunk * kStride;                      // E [C, C]
+  float* r_v = plain_shared;         // R_v [C, DV]
+  float* r_w = r_v + kChunk * dv;    // R_w [C, DK]
+  float* ds = r_w + kChunk * dk;     // dS [C, C]
+  float* e = ds + kChunk * kStride;  // E [C, C]
   __shared__ float dG[kChunk], rho_of[kChunk], states[kPlainThreads / kWarp];
   const bool gated = io.dg != nullptr;
   const PlainChunk<kChunk> c(io.gates, length, gridDim.x, blockIdx.y, blockIdx.x, gated);
@@ -155,14 +151,14 @@ __device__ __forceinline__ void gradients_plain(PlainGradients io, int length, i
   // X^T dU: the column from the diagonal on
   const auto through_inverse = [&](const float* from) {
     for_each_index(c.rows, dv, [&](int j, int l) {
-      r_v[j * dv + l] = dot(x + j * kChunk + j, kChunk, from + (c.first + j) * dv + l, dv, c.rows - j);
+      r_v[j * dv + l] =
+          dot(x + j * kChunk + j, kChunk, from + (c.first + j) * dv + l, dv, c.rows - j);
     });
     __syncthreads();  // writers: all (r_v); readers: all
   };
   through_inverse(lacks(kDefect, BackwardDefect::dw_cross) ? io.du_partial : io.du);
-  for_each_index(c.rows, dk, [&](int j, int l) {
-    r_w[j * dk + l] = -dot(r_v + j * dv, 1, h + l * dv, 1, dv);
-  });
+  for_each_index(c.rows, dk,
+                 [&](int j, int l) { r_w[j * dk + l] = -dot(r_v + j * dv, 1, h + l * dv, 1, dv); });
   if (lacks(kDefect, BackwardDefect::dw_cross)) {
     __syncthreads();  // readers: all (r_v); writers: all (r_v)
     through_inverse(io.du);
@@ -193,8 +189,8 @@ __device__ __forceinline__ void gradients_plain(PlainGradients io, int length, i
       const int later = c.rows - i;
       const float partial = dot(ds + i * (kStride + 1), kStride, q + i * dk + l, dk, later);
       const float wu = c.until(i) * r_w[i * dk + l];
-      const float own = dot(e + i * kStride, 1, k + l, dk, i);      // E K
-      float other = 0.0f;                                            // E^T diag(beta) K
+      const float own = dot(e + i * kStride, 1, k + l, dk, i);  // E K
+      float other = 0.0f;                                       // E^T diag(beta) K
       for (int m = i + 1; m < c.rows; ++m) {
         other = fmaf(e[m * kStride + i] * beta[m], k[m * dk + l], other);
       }
@@ -218,7 +214,7 @@ __device__ __forceinline__ void gradients_plain(PlainGradients io, int length, i
     }
   }
   if (!gated) return;
-  float sum = 0.0f;                                      // <dh', h>
+  float sum = 0.0f;  // <dh', h>
   for_each_index(1, dk * dv, [&](int, int i) { sum = fmaf(dh[i], h[i], sum); });
   sum = warp_sum(sum);
   if (lane_id() == 0) states[warp_id()] = sum;
@@ -242,33 +238,31 @@ __device__ __forceinline__ void gradients_plain(PlainGradients io, int length, i
 // ---- entries ------------------------------------------------------------------------------------
 
 #define FAULTLINE_DELTANET_LOCAL_PLAIN(NAME, CHUNK)                                                \
-  extern "C" __global__ void __launch_bounds__(128)                                               \
-      NAME(const float* q, const float* k, const float* d_o, const float* gates,                  \
-           float* du_partial, int length, int dk, int dv, int gated, float scale) {               \
-    using namespace faultline::kernels::deltanet;                                                 \
-    local_plain<CHUNK>(q, k, d_o, gates, du_partial, length, dk, dv, gated, scale);               \
+  extern "C" __global__ void __launch_bounds__(128)                                                \
+      NAME(const float* q, const float* k, const float* d_o, const float* gates,                   \
+           float* du_partial, int length, int dk, int dv, int gated, float scale) {                \
+    using namespace faultline::kernels::deltanet;                                                  \
+    local_plain<CHUNK>(q, k, d_o, gates, du_partial, length, dk, dv, gated, scale);                \
   }
 
 #define FAULTLINE_DELTANET_STATE_PLAIN(NAME, CHUNK, DEFECT)                                        \
-  extern "C" __global__ void __launch_bounds__(128)                                               \
-      NAME(const float* q, const float* k, const float* w, const float* d_o, const float* gates,  \
-           const float* du_partial, const float* dhT, float* dh, float* du, float* dh0,           \
-           int length, int dk, int dv, int gated, float scale) {                                  \
-    using namespace faultline::kernels::deltanet;                                                 \
-    state_plain<CHUNK, BackwardDefect::DEFECT>(q, k, w, d_o, gates, du_partial, dhT, dh, du, dh0, \
-                                               length, dk, dv, gated, scale);                     \
+  extern "C" __global__ void __launch_bounds__(128)                                                \
+      NAME(const float* q, const float* k, const float* w, const float* d_o, const float* gates,   \
+           const float* du_partial, const float* dhT, float* dh, float* du, float* dh0,            \
+           int length, int dk, int dv, int gated, float scale) {                                   \
+    using namespace faultline::kernels::deltanet;                                                  \
+    state_plain<CHUNK, BackwardDefect::DEFECT>(q, k, w, d_o, gates, du_partial, dhT, dh, du, dh0,  \
+                                               length, dk, dv, gated, scale);                      \
   }
 
 #define FAULTLINE_DELTANET_GRADIENTS_PLAIN(NAME, CHUNK, DEFECT)                                    \
-  extern "C" __global__ void __launch_bounds__(128)                                               \
-      NAME(const float* q, const float* k, const float* v, const float* beta, const float* d_o,   \
-           const float* gates, const float* x, const float* w, const float* u, const float* h,    \
-           const float* v_new, const float* du_partial, const float* du, const float* dh,         \
-           float* dq, float* d_k, float* d_v, float* dbeta, float* dg, int length, int dk,        \
-           int dv, float scale) {                                                                 \
-    using namespace faultline::kernels::deltanet;                                                 \
-    gradients_plain<CHUNK, BackwardDefect::DEFECT>(                                               \
-        {q, k, v, beta, d_o, gates, x, w, u, h, v_new, du_partial, du, dh, dq, d_k, d_v, dbeta,   \
-         dg},                                                                                     \
-        length, dk, dv, scale);                                                                   \
+  extern "C" __global__ void __launch_bounds__(128) NAME(                                          \
+      const float* q, const float* k, const float* v, const float* beta, const float* d_o,         \
+      const float* gates, const float* x, const float* w, const float* u, const float* h,          \
+      const float* v_new, const float* du_partial, const float* du, const float* dh, float* dq,    \
+      float* d_k, float* d_v, float* dbeta, float* dg, int length, int dk, int dv, float scale) {  \
+    using namespace faultline::kernels::deltanet;                                                  \
+    gradients_plain<CHUNK, BackwardDefect::DEFECT>({q, k, v, beta, d_o, gates, x, w, u, h, v_new,  \
+                                                    du_partial, du, dh, dq, d_k, d_v, dbeta, dg},  \
+                                                   length, dk, dv, scale);                         \
   }

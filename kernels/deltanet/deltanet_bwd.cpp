@@ -60,8 +60,9 @@ std::vector<Variant> variants(bool gated) {
          "no gradient through X = A^-1: dk_A, dbeta_A and dG_A are missing, the published failure");
   mutant("drop_dh_coefficient", "dh_coefficient",
          "dh = dh_local + gamma dh', without -W^T K^ dh': right up to the last chunk but one");
-  mutant("drop_dw_cross", "dw_cross", "dW without -du_corr h^T: right in the first and last chunk "
-                                      "of zero states");
+  mutant("drop_dw_cross", "dw_cross",
+         "dW without -du_corr h^T: right in the first and last chunk "
+         "of zero states");
   mutant("drop_all_three", "A_inv+dh_coefficient+dw_cross", "the three paths above, as published");
   mutant("drop_du_corr", "du_corr", "dU without K^ dh', and so dW and dh");
   mutant("drop_dk_corr", "dk_corr", "dK without diag(e^(G_n - G)) v_new dh'^T");
@@ -126,7 +127,7 @@ std::vector<core::BufferSpec> buffers_of(const core::Problem& problem, bool gate
     buffers.insert(buffers.end(), workspaces.begin(), workspaces.end());
   };
   add({workspace_buffer("hT", Dtype::f32, {e.b, e.h, e.dk, e.dv}, kStateTileRows)});
-  add(forward_workspaces(e, dtype, chunk));
+  add(forward_workspaces(e, dtype, chunk, forward_segment(e, dtype, chunk, segments)));
   add(backward_workspaces(e, dtype, chunk, segments));
   return buffers;
 }
@@ -139,9 +140,8 @@ core::TrialPlan plan(const core::Problem& problem, bool gated, const std::string
   // Heads are a grid's second extent and row indices are counted in 32 bits.
   constexpr std::int64_t kMaxHeads = 65535;
   if (e.heads() > kMaxHeads || e.heads() * e.t > std::numeric_limits<std::int32_t>::max()) {
-    throw core::UsageError(
-        fmt::format("{} takes b*h <= {} and b*h*t < 2^31, got b*h = {}, t = {}",
-                    name_of_subject(gated), kMaxHeads, e.heads(), e.t));
+    throw core::UsageError(fmt::format("{} takes b*h <= {} and b*h*t < 2^31, got b*h = {}, t = {}",
+                                       name_of_subject(gated), kMaxHeads, e.heads(), e.t));
   }
 
   core::TrialPlan plan;
@@ -150,12 +150,15 @@ core::TrialPlan plan(const core::Problem& problem, bool gated, const std::string
   plan.problem = problem;
   plan.config = config;
   plan.buffers = buffers_of(problem, gated, chunk, segments);
-  plan.max_batch = static_cast<std::uint32_t>(
-      std::min(kMaxHeads / e.heads(),
-               std::numeric_limits<std::int32_t>::max() / (e.heads() * e.t)));
+  plan.max_batch = static_cast<std::uint32_t>(std::min(
+      kMaxHeads / e.heads(), std::numeric_limits<std::int32_t>::max() / (e.heads() * e.t)));
   const BackwardBuffers buffers = backward_buffers(plan.buffers);
-  const ForwardOptions forward{
-      .dtype = problem.values.dtype(), .chunk = chunk, .scale = scale, .variant = "chunkwise"};
+  const ForwardOptions forward{.dtype = problem.values.dtype(),
+                               .chunk = chunk,
+                               .segment =
+                                   forward_segment(e, problem.values.dtype(), chunk, segments),
+                               .scale = scale,
+                               .variant = "chunkwise"};
   const BackwardOptions backward{.dtype = problem.values.dtype(),
                                  .chunk = chunk,
                                  .segments = segments,
@@ -224,10 +227,9 @@ std::vector<core::Problem> verify_problems(bool gated, bool small) {
   const core::Domain domain = problem_domain({.gated = gated});
   std::vector<core::Problem> problems;
   const auto add = [&](const Case& c) {
-    Values values{{"b", c.b},         {"h", c.h},       {"t", c.t},
-                  {"dk", c.dk},       {"dv", c.dv},     {"dtype", c.dtype},
-                  {"scale", c.scale}, {"keys", c.keys}, {"beta", c.beta},
-                  {"states", c.states}};
+    Values values{{"b", c.b},       {"h", c.h},          {"t", c.t},         {"dk", c.dk},
+                  {"dv", c.dv},     {"dtype", c.dtype},  {"scale", c.scale}, {"keys", c.keys},
+                  {"beta", c.beta}, {"states", c.states}};
     if (gated) {
       values.push_back({"gate", c.gate});
     }

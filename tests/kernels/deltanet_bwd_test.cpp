@@ -98,15 +98,29 @@ TEST(DeltanetBackward, GradientsAndIntermediatesAreRight) {
 TEST(DeltanetBackward, GradientsOfGatesWideStatesAndHardKeysAreRight) {
   for (const Case& c : {
            Case{"gated_deltanet_bwd",
-                {{"t", "66"}, {"dk", "128"}, {"dv", "64"}, {"dtype", "bf16"}, {"gate", "0.01"},
-                 {"keys", "unit"}, {"states", "random"}},
+                {{"t", "66"},
+                 {"dk", "128"},
+                 {"dv", "64"},
+                 {"dtype", "bf16"},
+                 {"gate", "0.01"},
+                 {"keys", "unit"},
+                 {"states", "random"}},
                 {{"chunk", "32"}}},
            Case{"gated_deltanet_bwd",
-                {{"t", "66"}, {"dk", "128"}, {"dv", "128"}, {"gate", "20"}, {"scale", "auto"},
-                 {"keys", "identical"}, {"beta", "coin"}, {"states", "random"}},
+                {{"t", "66"},
+                 {"dk", "128"},
+                 {"dv", "128"},
+                 {"gate", "20"},
+                 {"scale", "auto"},
+                 {"keys", "identical"},
+                 {"beta", "coin"},
+                 {"states", "random"}},
                 {{"chunk", "64"}}},
            Case{"deltanet_bwd",
-                {{"t", "33"}, {"dv", "128"}, {"keys", "correlated"}, {"beta", "uniform"},
+                {{"t", "33"},
+                 {"dv", "128"},
+                 {"keys", "correlated"},
+                 {"beta", "uniform"},
                  {"states", "random"}},
                 {{"chunk", "64"}}},
        }) {
@@ -116,9 +130,9 @@ TEST(DeltanetBackward, GradientsOfGatesWideStatesAndHardKeysAreRight) {
 
 TEST(DeltanetBackward, SegmentsAreJoinedByTheirTransitions) {
   for (const char* segments : {"2", "3"}) {
-    expect_right({"deltanet_bwd", with(kUnit, {{"t", "130"}}),
-                  {{"chunk", "32"}, {"segments", segments}}},
-                 true);
+    expect_right(
+        {"deltanet_bwd", with(kUnit, {{"t", "130"}}), {{"chunk", "32"}, {"segments", segments}}},
+        true);
   }
   // Every kernel's path to dh0 crosses two transitions and their decay.
   expect_right({"gated_deltanet_bwd",
