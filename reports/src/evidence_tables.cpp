@@ -54,7 +54,6 @@ EvidenceTable term_fits(const core::Evidence& evidence) {
                       .title = "Named terms",
                       .remark = "least squares of got - expected on each term's effect",
                       .columns = {{"term", false, true},
-                                  {"kind"},
                                   {"coefficient", true},
                                   {"R^2", true},
                                   {"effect", true},
@@ -72,14 +71,14 @@ EvidenceTable term_fits(const core::Evidence& evidence) {
   }
   std::stable_sort(here.begin(), here.end(),
                    [](const auto* a, const auto* b) { return a->r_squared > b->r_squared; });
-  const auto kind_text = [](core::ErrorHypothesis::Kind kind) {
-    return kind == core::ErrorHypothesis::Kind::term         ? "term"
-           : kind == core::ErrorHypothesis::Kind::wrong_form ? "wrong form"
-                                                             : "low precision";
+  const auto suffix = [](core::ErrorHypothesis::Kind kind) {
+    return kind == core::ErrorHypothesis::Kind::term         ? ""
+           : kind == core::ErrorHypothesis::Kind::wrong_form ? " (form)"
+                                                             : " (low precision)";
   };
   for (std::size_t i = 0; i < here.size() && i < kTermRows; ++i) {
     const core::TermEvidence& term = *here[i];
-    table.rows.push_back({{term.name, kind_text(term.kind), coefficient_text(term.coefficient),
+    table.rows.push_back({{term.name + suffix(term.kind), coefficient_text(term.coefficient),
                            r_squared_text(term.r_squared), bound_text(term.visibility),
                            outputs_text(term,
                                         [](const core::TermOutputEvidence& output) {
@@ -93,9 +92,9 @@ EvidenceTable term_fits(const core::Evidence& evidence) {
     }
     std::vector<std::string> coefficients;
     for (const double coefficient : several.coefficients) {
-      coefficients.push_back(coefficient_text(coefficient));
+      coefficients.push_back(fmt::format("{:+.2f}", coefficient));
     }
-    table.rows.push_back({{fmt::format("{}", fmt::join(several.names, " and ")), "terms",
+    table.rows.push_back({{fmt::format("{}", fmt::join(several.names, " and ")),
                            fmt::format("{}", fmt::join(coefficients, " ")),
                            r_squared_text(several.r_squared), "-", "-"},
                           false});
