@@ -73,11 +73,33 @@ std::vector<Variant> variants(bool gated) {
 core::Domain config_domain(const std::string&) {
   return {{
       detail::listed_parameter("chunk", "rows of a chunk", {32, 64}, 64),
-      detail::integer_parameter("segment",
-                                "chunks of a segment of the state's recurrence, whose carry is "
-                                "found by a scan; 0: one pass",
-                                0, 1 << 15, 0),
+      detail::choice_parameter(
+          "segments",
+          "parts of the sequence whose states are found at once and joined by a scan; auto: as many "
+          "as keep 128 multiprocessors busy, of at least four chunks",
+          {"auto", "1", "2", "3", "4", "6", "8", "16"}),
   }};
+}
+
+/// Chunks of a segment; 0: one pass.
+std::int64_t segment_of(const core::Problem& problem, const core::Config& config) {
+  const Extents e = extents_of(problem);
+  const std::int64_t chunk = config.integer("chunk"), chunks = e.chunks(chunk);
+  const std::string& asked = config.text("segments");
+  if (asked == "auto") {
+    return preferred_segment(e, problem.values.dtype(), chunk);
+  }
+  const std::int64_t segments = std::stoll(asked);
+  if (segments == 1) {
+    return 0;
+  }
+  const std::int64_t length = detail::ceil_div(chunks, segments);
+  if ((segments - 1) * length >= chunks) {
+    throw core::UsageError(
+        fmt::format("segments={} leaves a segment without chunks: t={} has {} chunks of {}",
+                    segments, e.t, chunks, chunk));
+  }
+  return length;
 }
 
 bool built(const core::Problem& problem, const Variant& variant, std::int64_t chunk) {
@@ -85,26 +107,21 @@ bool built(const core::Problem& problem, const Variant& variant, std::int64_t ch
          (chunk == 64 && problem.values.integer("dk") == 64);
 }
 
-/// The default first: segments as the machine likes them. Then one pass, segments of one chunk, and
-/// chunks of 32 rows where they are built.
+/// The default first. Then three segments where every one has a chunk, and chunks of 32 rows where
+/// they are built.
 std::vector<core::Config> configs_of(const core::Problem& problem, bool short_chunks) {
   const Extents e = extents_of(problem);
-  const Dtype dtype = problem.values.dtype();
   std::vector<core::Config> configs;
-  const auto add = [&](std::int64_t chunk, std::int64_t segment) {
-    core::Config config(
-        Values{{"chunk", std::to_string(chunk)}, {"segment", std::to_string(segment)}});
-    if (std::find(configs.begin(), configs.end(), config) == configs.end()) {
-      configs.push_back(std::move(config));
-    }
+  const auto add = [&](std::int64_t chunk, const char* segments) {
+    configs.emplace_back(Values{{"chunk", std::to_string(chunk)}, {"segments", segments}});
   };
-  add(64, preferred_segment(e, dtype, 64));
-  add(64, 0);
-  if (dtype != Dtype::f32 && e.chunks(64) > 1 && e.chunks(64) <= 8) {
-    add(64, 1);
+  add(64, "auto");
+  const bool plain = problem.values.dtype() == Dtype::f32;
+  if (!plain && e.chunks(64) >= 3 && 2 * detail::ceil_div(e.chunks(64), 3) < e.chunks(64)) {
+    add(64, "3");
   }
   if (short_chunks) {
-    add(32, preferred_segment(e, dtype, 32));
+    add(32, "auto");
   }
   return configs;
 }
@@ -129,9 +146,7 @@ core::TrialPlan plan(const core::Problem& problem, bool gated, const std::string
   const Extents e = extents_of(problem);
   const Dtype dtype = problem.values.dtype();
   const std::int64_t chunk = config.integer("chunk");
-  // A segment that holds everything is one pass.
-  const std::int64_t segment =
-      config.integer("segment") < e.chunks(chunk) ? config.integer("segment") : 0;
+  const std::int64_t segment = segment_of(problem, config);
   const float scale = scale_of(problem);
   // Rows are counted in 32 bits.
   constexpr std::int64_t kMaxRows = std::numeric_limits<std::int32_t>::max();

@@ -294,7 +294,7 @@ void add_forward(core::Program& program, const Extents& extents, const ForwardBu
   if (options.segment > 0 && (options.dtype == Dtype::f32 || extents.dk > 2 * options.chunk)) {
     throw core::UsageError(fmt::format(
         "segments are built in f16 and bf16 for dk <= 2 chunk, got dtype={} dk={} chunk={}: use "
-        "segment=0",
+        "segments=1",
         core::name_of(options.dtype), extents.dk, options.chunk));
   }
   const ForwardLaunches launches(extents, buffers, options, batch);

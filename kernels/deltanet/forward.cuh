@@ -482,6 +482,7 @@ __device__ __forceinline__ void states(const float* decays, const float* h0, con
   extern __shared__ __align__(1024) unsigned char shared[];
   __shared__ __align__(8) uint64_t full[kStages], empty[kStages];
   __shared__ __align__(8) uint64_t out_full[kSlots], out_empty[kSlots];
+  __shared__ __align__(8) uint64_t local_full, local_empty;
 
   const int warp = uniform_warp_id(), lane = lane_id();
   const int head = static_cast<int>(blockIdx.x);
@@ -496,6 +497,10 @@ __device__ __forceinline__ void states(const float* decays, const float* h0, con
     return shared + kStages * kLayout.stage_bytes() + slot * kLayout.slot_bytes();
   };
   const auto v_slot = [&](int slot) { return h_slot(slot) + kLayout.state_bytes(); };  // [C, 64]
+  // L^T of the scan's segment, the block's columns; in the slots, which are idle until the scan ends.
+  constexpr int kLocalBytes = kDk * kPanelColumns * static_cast<int>(sizeof(float));
+  static_assert(kLocalBytes <= kSlots * kLayout.slot_bytes(), "L lies in the slots");
+  float4* const local_tile = reinterpret_cast<float4*>(h_slot(0));  // [4 warps, DK / 8, 32]
 
   if (threadIdx.x == 0) {
     for (int s = 0; s < kStages; ++s) {
@@ -506,6 +511,8 @@ __device__ __forceinline__ void states(const float* decays, const float* h0, con
       mbarrier_init(&out_full[s], kStateWarps);
       mbarrier_init(&out_empty[s], 1);
     }
+    mbarrier_init(&local_full, 1);
+    mbarrier_init(&local_empty, kStateWarps);
     fence_mbarrier_init();
   }
   __syncthreads();  // writer: thread 0 (barriers); readers: all
@@ -521,8 +528,14 @@ __device__ __forceinline__ void states(const float* decays, const float* h0, con
       fence_proxy_async();  // readers: the warps that arrived; writers: the copies below
       if (step < segment) {
         mbarrier_arrive_expect(&full[slot], tile_bytes(kDk, kDk));
-        copy_tile<kDk>(stage.bytes, transition_map, kDk, 0, head * (segments - 1) + step,
-                       &full[slot]);
+        const int matrix = head * (segments - 1) + step;
+        copy_tile<kDk>(stage.bytes, transition_map, kDk, 0, matrix, &full[slot]);
+        mbarrier_wait(&local_empty, (step & 1) ^ 1);     // arrivals: warps; step 0 passes
+        fence_proxy_async();  // readers: the warps that arrived; writer: the copy below
+        mbarrier_arrive_expect(&local_full, kLocalBytes);
+        const int64_t slice = static_cast<int64_t>(matrix) * (dv / kStateColumns) +
+                              column0 / kStateColumns;
+        copy_bulk(local_tile, local + slice * (kDk / 8) * kWarp, kLocalBytes, &local_full);
       } else {
         const int c = first + step - segment;
         const int64_t record = static_cast<int64_t>(head) * chunks + c;
@@ -567,18 +580,20 @@ __device__ __forceinline__ void states(const float* decays, const float* h0, con
   for (int step = 0; step < segment; ++step) {           // h <- Phi h + L
     const int slot = step % kStages, round = step / kStages;
     const ChunkStage<kChunk, kDk> stage = stage_of(slot);
-    const int64_t matrix = static_cast<int64_t>(head) * (segments - 1) + step;
     uint32_t operand[kDk / 16][4];
     as_operands<T, kDk>(operand, h);
+    mbarrier_wait(&local_full, step & 1);                // writer: copy (local_tile)
 #pragma unroll
     for (int n = 0; n < kDk / 8; ++n) {
-      const float4 l =
-          local[local_index(kDk, matrix * (dv / kStateColumns) + column / kStateColumns, n)];
+      const float4 l = local_tile[local_index(kDk, warp, n)];
       h[n][0] = l.x;
       h[n][1] = l.y;
       h[n][2] = l.z;
       h[n][3] = l.w;
     }
+    fence_proxy_async();  // this warp's reads of local_tile before the copy that refills it
+    __syncwarp();
+    if (lane == 0) mbarrier_arrive(&local_empty);        // readers: this warp; to the loading warp
     mbarrier_wait(&full[slot], round & 1);               // writer: copy (the transition)
     pipelined_product<T, kDk / 16, kDk / 16>(h, operand, [&](uint32_t (&b)[4], int k, int n) {
       stage.transition().load_b(b, 16 * k, 16 * n);
@@ -587,6 +602,9 @@ __device__ __forceinline__ void states(const float* decays, const float* h0, con
     __syncwarp();
     if (lane == 0) mbarrier_arrive(&empty[slot]);        // readers: this warp; to the loading warp
   }
+
+  // Readers: the computing warps (local_tile); writers: the same (the slots in its place).
+  if (segment > 0) named_barrier_sync(1, kStateWarps * kWarp);
 
 #pragma unroll 1
   for (int c = 0; c < count; ++c) {

@@ -122,6 +122,12 @@ __device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+// PTX ISA: barrier / bar.sync. Joins `threads` threads of the block on one of its 16 barriers; 0 is
+// __syncthreads.
+__device__ __forceinline__ void named_barrier_sync(int barrier, int threads) {
+  asm volatile("bar.sync %0, %1;" : : "r"(barrier), "r"(threads) : "memory");
+}
+
 // PTX ISA: cp.async.bulk
 __device__ __forceinline__ void copy_bulk(void* destination, const void* source, int bytes,
                                           uint64_t* barrier) {
