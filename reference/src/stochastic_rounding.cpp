@@ -25,7 +25,7 @@ int dropped_bits(Grid grid) {
   case Grid::f16: return kHalfDropped;
   case Grid::tf32: return 13;
   case Grid::bf16: return 16;
-  case Grid::f32: return 2;
+  case Grid::f32:
   case Grid::none: break;
   }
   return 0;
@@ -83,6 +83,18 @@ FAULTLINE_INLINE void step(WordLanes& bits, const Array& a) {
   }
 }
 
+/// Grid::f32: d ulps up or down, d the difference of two random numbers of 0 .. 3. Zeros and
+/// subnormals, infinities and NaN stay.
+FAULTLINE_INLINE void perturb(WordLanes& bits, const Array& a) {
+  constexpr std::uint32_t kSmallestNormal = 0x00800000u;
+  const WordLanes sign = bits & kSign, magnitude = bits ^ sign;
+  WordLanes random = bits;
+  hash(random, a);
+  const WordLanes moved = magnitude + (random >> 30) - (random >> 28 & 3u);
+  const WordLanes kept = magnitude < kSmallestNormal ? magnitude : moved;
+  bits = (magnitude >= kExponent ? magnitude : kept) | sign;
+}
+
 /// To nearest, ties to even.
 template <bool kHalf>
 FAULTLINE_INLINE void to_nearest(WordLanes& bits, const Array& a) {
@@ -120,6 +132,7 @@ FAULTLINE_INLINE void for_lanes(const Array& a) {
 
 FAULTLINE_DISPATCH(step_f16, for_lanes<step<true>>, (const Array& a), (a))
 FAULTLINE_DISPATCH(step_prefix, for_lanes<step<false>>, (const Array& a), (a))
+FAULTLINE_DISPATCH(perturb_f32, for_lanes<perturb>, (const Array& a), (a))
 FAULTLINE_DISPATCH(nearest_f16, for_lanes<to_nearest<true>>, (const Array& a), (a))
 FAULTLINE_DISPATCH(nearest_prefix, for_lanes<to_nearest<false>>, (const Array& a), (a))
 
@@ -140,10 +153,12 @@ void Rounding::operator()(RoundingPoint point, Grid grid, const float* source, f
                     .dropped = dropped_bits(grid),
                     .first_key = static_cast<std::uint32_t>(key),
                     .second_key = static_cast<std::uint32_t>(key >> 32)};
-  if (stochastic_) {
-    grid == Grid::f16 ? step_f16(array) : step_prefix(array);
-  } else {
-    grid == Grid::f16 ? nearest_f16(array) : nearest_prefix(array);
+  switch (grid) {
+  case Grid::none: break;
+  case Grid::f32: perturb_f32(array); break;
+  case Grid::f16: stochastic_ ? step_f16(array) : nearest_f16(array); break;
+  case Grid::bf16:
+  case Grid::tf32: stochastic_ ? step_prefix(array) : nearest_prefix(array); break;
   }
 }
 

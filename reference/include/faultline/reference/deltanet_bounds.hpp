@@ -78,7 +78,7 @@ enum class Grid : std::uint8_t {
   bf16,
   tf32,
   f32,  ///< stored in fp32 too, but the kernel's order of summation is not ours: a random
-        ///< perturbation as large as the rounding of a sum of 64 products (docs/tolerances.md)
+        ///< perturbation as large as the rounding of a sum of 64 products
 };
 std::string_view name_of(Grid grid);
 Grid grid_of(core::Dtype dtype);  ///< f16, bf16, f32; UsageError for f64
@@ -145,13 +145,17 @@ struct BoundFigures {
   bool rejects_shuffled = true;   ///< the reference moved by one element would fail
 
   bool unsound() const { return !(twin_ratio <= kTwinLimit); }
-  bool vacuous() const { return not_finite > 0 || !rejects_zero || !rejects_shuffled; }
+  /// A null output would pass: the tensor is below the plan's rounding (behind strong gates, say).
+  /// Its bound is right, and being inside it is no evidence.
+  bool blind() const { return !rejects_zero || !rejects_shuffled; }
   bool wide() const { return !(relative_scale <= kWideBound); }
 };
 
-/// The self-checks of a set of bounds. A consumer calls a run inconclusive (bound_unsound,
-/// bound_vacuous) unless usable(); the bounds of an output that is not usable are infinite, so that
-/// no comparison can accept an element of it (ElementClass::no_reference).
+/// The self-checks of a set of bounds. A run is inconclusive (bound_unsound, bound_vacuous) unless
+/// usable(): every bound finite and sound, the two forms of the reference in agreement, and at least
+/// one output that the null outputs fail. Where a bound is unsound or not finite all bounds of that
+/// tensor are infinite, so that no comparison can accept an element of it
+/// (ElementClass::no_reference). Blind tensors are for the report to name.
 struct BoundReport {
   std::vector<BoundFigures> outputs{};        ///< in the order of DeltaBounds::outputs
   std::vector<BoundFigures> intermediates{};  ///< in the order of DeltaBounds::intermediates
