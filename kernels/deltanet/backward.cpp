@@ -252,13 +252,13 @@ class BackwardLaunches {
 
 }  // namespace
 
+std::int64_t whole_segments(std::int64_t chunks, std::int64_t segments) {
+  const std::int64_t most = std::clamp<std::int64_t>(segments, 1, chunks);
+  return detail::ceil_div(chunks, chunks_per_segment(chunks, most));
+}
+
 std::int64_t default_segments(std::int64_t heads, std::int64_t chunks) {
-  const std::int64_t wanted = std::min(kMultiprocessors / heads, chunks / kSegmentChunks);
-  if (wanted < 2) {
-    return 1;
-  }
-  // No segment may be empty.
-  return detail::ceil_div(chunks, chunks_per_segment(chunks, wanted));
+  return whole_segments(chunks, std::min(kMultiprocessors / heads, chunks / kSegmentChunks));
 }
 
 std::int64_t forward_segment(const Extents& extents, Dtype dtype, std::int64_t chunk,

@@ -33,6 +33,8 @@ struct BackwardOptions {
   std::string variant = "chunkwise";  ///< of deltanet_bwd
 };
 
+/// At most `segments`, none of them empty.
+std::int64_t whole_segments(std::int64_t chunks, std::int64_t segments);
 /// As many segments as keep `heads` heads' recurrences on 128 multiprocessors, of at least
 /// four chunks each.
 std::int64_t default_segments(std::int64_t heads, std::int64_t chunks);

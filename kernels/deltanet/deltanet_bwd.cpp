@@ -81,8 +81,9 @@ core::Domain config_domain(const std::string& variant) {
   if (is_clean(variant)) {
     domain.parameters.push_back(detail::choice_parameter(
         "segments",
-        "parts of the sequence whose state gradients are found at once and joined by a scan; auto: "
-        "as many as keep 128 multiprocessors busy, of at least four chunks",
+        "at most so many parts of the sequence, of equally many chunks, whose state gradients are "
+        "found at once and joined by a scan; auto: as many as keep 128 multiprocessors busy, of at "
+        "least four chunks",
         {"auto", "1", "2", "3", "4", "8", "16"}));
   }
   return domain;
@@ -102,12 +103,7 @@ std::int64_t segments_of(const core::Problem& problem, const core::Config& confi
         "deltanet_bwd in f32 has one serial pass: segments={} is not built, use segments=auto",
         segments));
   }
-  if (segments > 1 && (segments - 1) * chunks_per_segment(chunks, segments) >= chunks) {
-    throw core::UsageError(
-        fmt::format("segments={} leaves a segment without chunks: t={} has {} chunks of {}",
-                    segments, e.t, chunks, config.integer("chunk")));
-  }
-  return segments;
+  return whole_segments(chunks, segments);
 }
 
 std::vector<core::BufferSpec> buffers_of(const core::Problem& problem, bool gated,
