@@ -862,17 +862,11 @@ struct GradientKernel {
       rows.gate[tid] = shape.gated ? io.gates[static_cast<int64_t>(blockIdx.x) * C + tid] : 0.0f;
       rows.beta[tid] = tid < valid ? to_float(io.beta[first + tid]) : 0.0f;
     }
-    uint4 bits[C / 16];  // X, rows of C elements
-#pragma unroll
-    for (int i = 0; i < C / 16; ++i) {
-      const int at = (i * kThreads + tid) * 8, row = at / C;
-      bits[i] = make_uint4(0, 0, 0, 0);
-      if (row < valid) bits[i] = *reinterpret_cast<const uint4*>(io.x + first * C + at);
-    }
-#pragma unroll
-    for (int i = 0; i < C / 16; ++i) {
-      const int at = (i * kThreads + tid) * 8;
-      store_shared_16(square.address(at / C, at % C), bits[i]);
+    for (int i = tid; i < C * (C / 8); i += kThreads) {  // X, rows of C elements
+      const int row = i / (C / 8), column = i % (C / 8) * 8;
+      uint4 bits = make_uint4(0, 0, 0, 0);
+      if (row < valid) bits = *reinterpret_cast<const uint4*>(io.x + (first + row) * C + column);
+      store_shared_16(square.address(row, column), bits);
     }
     __syncthreads();  // writers: thread 0 (barriers), C threads (rows), all (X); readers: all
 
@@ -1095,21 +1089,13 @@ struct GradientKernel {
 
     if (!shape.gated) return;
     float sum = 0.0f;  // <dh', h>, h from memory once more
-    const uint4* h =
-        reinterpret_cast<const uint4*>(io.h + static_cast<int64_t>(blockIdx.x) * (DK * DV));
-    constexpr int kPerThread = 4;
-#pragma unroll 2
-    for (int i = tid; i < DK * DV / 8; i += kPerThread * kThreads) {
-      uint4 right[kPerThread];
-#pragma unroll
-      for (int n = 0; n < kPerThread; ++n) right[n] = h[i + n * kThreads];
-#pragma unroll
-      for (int n = 0; n < kPerThread; ++n) {
-        const int at = (i + n * kThreads) * 8;
-        const uint4 left = load_shared_16(state.address(at / DV, at % DV));
-        sum += dot_of_pair(left.x, right[n].x) + dot_of_pair(left.y, right[n].y) +
-               dot_of_pair(left.z, right[n].z) + dot_of_pair(left.w, right[n].w);
-      }
+    const T* h = io.h + static_cast<int64_t>(blockIdx.x) * (DK * DV);
+    for (int i = tid; i < DK * DV / 8; i += kThreads) {
+      const int row = i / (DV / 8), column = i % (DV / 8) * 8;
+      const uint4 left = load_shared_16(state.address(row, column));
+      const uint4 right = *reinterpret_cast<const uint4*>(h + row * DV + column);
+      sum += dot_of_pair(left.x, right.x) + dot_of_pair(left.y, right.y) +
+             dot_of_pair(left.z, right.z) + dot_of_pair(left.w, right.w);
     }
 #pragma unroll
     for (int distance = kWarp / 2; distance > 0; distance /= 2) {
