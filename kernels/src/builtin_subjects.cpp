@@ -3,6 +3,9 @@
 #include <faultline/kernels/subject.hpp>
 
 #if FAULTLINE_HAVE_SUBJECTS
+#include "deltanet/decode_subject.hpp"
+#include "deltanet/deltanet_bwd.hpp"
+#include "deltanet/deltanet_fwd.hpp"
 #include "gemv/subject.hpp"
 #include "gla_decode/subject.hpp"
 #endif
@@ -13,6 +16,12 @@ void register_builtin_subjects([[maybe_unused]] SubjectRegistry& registry) {
 #if FAULTLINE_HAVE_SUBJECTS
   registry.add(gemv::make_subject());
   registry.add(gla_decode::make_subject());
+  registry.add(deltanet::make_deltanet_fwd());
+  registry.add(deltanet::make_gated_deltanet_fwd());
+  registry.add(deltanet::make_deltanet_bwd());
+  registry.add(deltanet::make_gated_deltanet_bwd());
+  registry.add(deltanet::make_decode_subject(false));
+  registry.add(deltanet::make_decode_subject(true));
 #endif
 }
 
