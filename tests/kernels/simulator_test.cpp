@@ -133,6 +133,7 @@ TEST_P(MutantVariant, ShowsWhereItSays) {
   case core::FindingClass::race_async:
   case core::FindingClass::race_shared: EXPECT_EQ(raced, configs); break;
   case core::FindingClass::slow_uncoalesced:
+  case core::FindingClass::slow_lane_folded:
     EXPECT_EQ(wrong, 0u);
     EXPECT_EQ(raced, 0u);
     break;
