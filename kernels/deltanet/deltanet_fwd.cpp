@@ -8,6 +8,7 @@
 #include <faultline/core/errors.hpp>
 #include <faultline/reference/deltanet.hpp>
 #include <faultline/reference/deltanet_bounds.hpp>
+#include <faultline/reference/deltanet_state.hpp>
 
 #include <fmt/format.h>
 
@@ -48,14 +49,16 @@ Variant mutant(std::string name, core::FindingClass finding, std::string hypothe
 std::vector<Variant> variants(bool gated) {
   std::vector<Variant> all{
       clean("chunkwise", "inverses, W and U of all chunks; states, in segments when long; outputs"),
-      clean("squaring", "chunkwise with the inverse by repeated squaring. Known weakness: keys that "
-                        "correlate (keys=correlated, identical), where its powers grow"),
+      clean("squaring",
+            "chunkwise with the inverse by repeated squaring. Known weakness: keys that "
+            "correlate (keys=correlated, identical), where its powers grow"),
   };
   Values weak_gates{{"t", "128"}, {"keys", "unit"}, {"beta", "uniform"}, {"states", "random"}};
   if (gated) {
     weak_gates.push_back({"gate", "0.1"});
     all.push_back(mutant("w_scaled_outside", core::FindingClass::wrong_term, "w_scaled_outside",
-                         weak_gates, "W = diag(e^G) X diag(beta) K: the decay outside the inverse"));
+                         weak_gates,
+                         "W = diag(e^G) X diag(beta) K: the decay outside the inverse"));
     all.push_back(mutant("gamma_twice", core::FindingClass::wrong_term, "gamma_twice", weak_gates,
                          "the state decays by gamma^2 a chunk"));
   }
@@ -65,7 +68,7 @@ std::vector<Variant> variants(bool gated) {
   if (gated) {
     long_scan.push_back({"gate", "0"});
   }
-  all.push_back(mutant("bf16_state", core::FindingClass::accumulation, "", long_scan,
+  all.push_back(mutant("bf16_state", core::FindingClass::accumulation, "bf16_state", long_scan,
                        "the running state is rounded to bf16 after every chunk"));
   return all;
 }
@@ -73,11 +76,11 @@ std::vector<Variant> variants(bool gated) {
 core::Domain config_domain(const std::string&) {
   return {{
       detail::listed_parameter("chunk", "rows of a chunk", {32, 64}, 64),
-      detail::choice_parameter(
-          "segments",
-          "parts of the sequence whose states are found at once and joined by a scan; auto: as many "
-          "as keep 128 multiprocessors busy, of at least four chunks",
-          {"auto", "1", "2", "3", "4", "6", "8", "16"}),
+      detail::choice_parameter("segments",
+                               "parts of the sequence whose states are found at once and joined by "
+                               "a scan; auto: as many "
+                               "as keep 128 multiprocessors busy, of at least four chunks",
+                               {"auto", "1", "2", "3", "4", "6", "8", "16"}),
   }};
 }
 
@@ -194,7 +197,12 @@ core::TrialPlan plan(const core::Problem& problem, bool gated, const std::string
   };
   plan.error_hypotheses = [=, buffers = plan.buffers](const std::vector<core::Tensor>& inputs) {
     constexpr std::array kOutputs{reference::DeltaOutput::o, reference::DeltaOutput::hT};
-    return reference::delta_hypotheses(inputs_of(buffers, inputs, scale), chunk, kOutputs);
+    const reference::DeltaInputs values = inputs_of(buffers, inputs, scale);
+    std::vector<core::ErrorHypothesis> all = reference::delta_hypotheses(values, chunk, kOutputs);
+    if (auto state = reference::narrow_state_hypothesis(values, chunk, kOutputs, Dtype::bf16)) {
+      all.push_back(std::move(*state));
+    }
+    return all;
   };
   return plan;
 }
@@ -226,10 +234,9 @@ std::vector<core::Problem> verify_problems(bool gated, bool small) {
   const core::Domain domain = problem_domain({.gated = gated});
   std::vector<core::Problem> problems;
   const auto add = [&](const Case& c) {
-    Values values{{"b", c.b},         {"h", c.h},         {"t", c.t},
-                  {"dk", c.dk},       {"dv", c.dv},       {"dtype", c.dtype},
-                  {"scale", c.scale}, {"keys", c.keys},   {"beta", c.beta},
-                  {"states", c.states}};
+    Values values{{"b", c.b},       {"h", c.h},          {"t", c.t},         {"dk", c.dk},
+                  {"dv", c.dv},     {"dtype", c.dtype},  {"scale", c.scale}, {"keys", c.keys},
+                  {"beta", c.beta}, {"states", c.states}};
     if (gated) {
       values.push_back({"gate", c.gate});
     }
@@ -270,16 +277,15 @@ std::vector<RoundingPoint> numeric_plan(const core::Problem& problem, bool gated
       {.name = "v_new = U - W h", .stored = dtype, .reduction = "dk"},
   };
   if (gated) {
-    points.push_back({.name = "diag(e^(G_n - G)) v_new as an operand", .stored = dtype,
-                      .reduction = ""});
+    points.push_back(
+        {.name = "diag(e^(G_n - G)) v_new as an operand", .stored = dtype, .reduction = ""});
   }
   points.push_back({.name = "segments: Phi, -W Phi and h as operands of the scan; L is fp32",
                     .stored = dtype,
                     .reduction = "dk, then segments"});
   points.push_back({.name = "P as an operand", .stored = dtype, .reduction = "dk"});
-  points.push_back({.name = "O = s (diag(e^G) Q h + P v_new)",
-                    .stored = dtype,
-                    .reduction = "dk, then chunk"});
+  points.push_back(
+      {.name = "O = s (diag(e^G) Q h + P v_new)", .stored = dtype, .reduction = "dk, then chunk"});
   return points;
 }
 
@@ -295,8 +301,8 @@ Subject make_subject(bool gated) {
   subject.variants = variants(gated);
   subject.configs = [all = subject.variants](const core::Problem& problem,
                                              const std::string& variant) {
-    const auto found = std::find_if(all.begin(), all.end(),
-                                    [&](const Variant& v) { return v.name == variant; });
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&](const Variant& v) { return v.name == variant; });
     return configs_of(problem, found == all.end() || built(problem, *found, 32));
   };
   subject.verify_problems = [gated](bool small) { return verify_problems(gated, small); };

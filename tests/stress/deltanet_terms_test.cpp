@@ -13,6 +13,7 @@
 #include "faultline/diagnosis/diagnose.hpp"
 #include "faultline/diagnosis/growth.hpp"
 #include "faultline/reference/deltanet_bounds.hpp"
+#include "faultline/reference/deltanet_state.hpp"
 #include "faultline/stress/term_regression.hpp"
 
 #include "../reference/deltanet_inputs.hpp"
@@ -51,6 +52,22 @@ struct Setting {
   std::vector<DeltaOutput> outputs;
   std::vector<core::ReferenceTensor> references;
   std::vector<core::ErrorHypothesis> hypotheses;
+
+  /// A forward: o and hT, with the low-precision states among the hypotheses.
+  struct Forward {};
+  Setting(Forward, const reference::test::Regime& regime, const reference::test::Problem& problem,
+          Dtype stored)
+      : inputs(make_delta_inputs(regime, problem)),
+        dtype(stored),
+        outputs{DeltaOutput::o, DeltaOutput::hT} {
+    const reference::DeltaBounds bounds =
+        delta_bounds(inputs, reference::DeltaNumerics::stored_in(dtype, kChunk));
+    for (const DeltaOutput output : outputs) references.push_back(bounds.at(name_of(output)));
+    hypotheses = delta_hypotheses(inputs, kChunk, outputs);
+    if (auto state = narrow_state_hypothesis(inputs, kChunk, outputs, Dtype::bf16)) {
+      hypotheses.push_back(std::move(*state));
+    }
+  }
 
   Setting(const reference::test::Regime& regime, const reference::test::Problem& problem,
           Dtype stored)
@@ -106,7 +123,7 @@ struct Setting {
       spec.name = name_of(outputs[o]);
       spec.dtype = got[o].dtype;
       const std::int64_t size = got[o].size();
-      const bool states = outputs[o] == DeltaOutput::dh0;
+      const bool states = outputs[o] == DeltaOutput::dh0 || outputs[o] == DeltaOutput::hT;
       const std::int64_t rows = inputs.shape.heads() * (states ? inputs.shape.dk : inputs.shape.t);
       spec.tiles = {
           .rows = rows, .cols = size / rows, .tile_rows = kChunk, .tile_cols = size / rows};
@@ -266,6 +283,39 @@ TEST(PublishedFailure, IsNamedWithItsFootprint) {
     if (term.name != "A_inv") continue;
     EXPECT_GE(term.r_squared, 0.99);
   }
+}
+
+// A long scan whose state is rounded to bf16 after every chunk, by an fp32 recipe of its own: the
+// emulation in double need not hit every bit of it.
+TEST(LowPrecision, ABf16StateIsAccumulation) {
+  const Setting setting(Setting::Forward{}, kRegimes[2],
+                        {.shape = {.h = 2, .t = 16 * kChunk, .dk = 32, .dv = 32}, .states = true},
+                        Dtype::f16);
+  DeltaInputs perturbed = setting.inputs;  // the kernel's operands differ in the last bits
+  for (double& x : perturbed.k) x = core::round_to(Dtype::f16, x);
+  const DeltaOutputs values = narrow_state_forward(perturbed, kChunk, Dtype::bf16);
+  const core::Verdict verdict = diagnosis::diagnose(setting.evidence(values, "bf16_state"));
+  ASSERT_FALSE(verdict.findings.empty());
+  EXPECT_EQ(verdict.findings[0].finding, FindingClass::accumulation) << text_of(verdict);
+  EXPECT_THAT(verdict.summary, HasSubstr("bf16_state"));
+  // The same kernel with an exact state passes.
+  const core::Verdict clean = diagnosis::diagnose(
+      setting.evidence(chunkwise_forward(setting.inputs, {.chunk = kChunk}).outputs));
+  EXPECT_EQ(clean.outcome, core::Outcome::pass) << text_of(clean);
+}
+
+TEST(LowPrecision, AWideStateIsExactAndATruncatedOneIsRounded) {
+  const DeltaInputs inputs = make_delta_inputs(
+      kRegimes[3],
+      {.shape = {.b = 2, .h = 2, .t = 3 * kChunk + 5, .dk = 16, .dv = 8}, .states = true});
+  const DeltaOutputs right = chunkwise_forward(inputs, {.chunk = kChunk}).outputs;
+  const DeltaOutputs wide = narrow_state_forward(inputs, kChunk, Dtype::f64);
+  EXPECT_LE(reference::test::relative_difference(wide.o, right.o), 1e-13);
+  EXPECT_LE(reference::test::relative_difference(wide.hT, right.hT), 1e-13);
+  const DeltaOutputs narrow = narrow_state_forward(inputs, kChunk, Dtype::bf16);
+  for (const double x : narrow.hT) EXPECT_EQ(x, core::round_to(Dtype::bf16, x));
+  constexpr DeltaOutput kGradients[] = {DeltaOutput::dq};
+  EXPECT_FALSE(narrow_state_hypothesis(inputs, kChunk, kGradients, Dtype::bf16).has_value());
 }
 
 // Relative L2 of dk at 1, 3 and 4 chunks of 32, D = 64, no states, 0.1 normal inputs.

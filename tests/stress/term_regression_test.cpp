@@ -272,6 +272,20 @@ TEST(TermRegression, ALowPrecisionFormIsAccumulation) {
   EXPECT_THAT(finding.headline, HasSubstr("bf16_state"));
 }
 
+TEST(TermRegression, ALowPrecisionFormThatDriftedApartIsStillTold) {
+  // Half of the emulated roundings are those of the kernel.
+  Synthetic data;
+  data.apply("bf16_state", 0.5);
+  data.add(0, noise(78, 2.5 * kBound));
+  data.add(1, noise(79, 2.5 * kBound));
+  EXPECT_EQ(first_finding(data.evidence()).finding, FindingClass::accumulation);
+  // A tenth of a coefficient is not.
+  Synthetic hardly;
+  hardly.apply("bf16_state", 0.1);
+  hardly.add(0, noise(78, 2.5 * kBound));
+  EXPECT_EQ(first_finding(hardly.evidence()).finding, FindingClass::unknown);
+}
+
 TEST(TermRegression, TwoAndThreeTermsTogether) {
   Synthetic two;
   two.apply("A_inv", -1.0);

@@ -64,8 +64,7 @@ std::optional<TermCandidate> candidate_of(const TermEvidence& term, double coeff
     candidate.how = How::wrong_form;
     return candidate;
   case ErrorHypothesis::Kind::low_precision:
-    // Two orders of rounding drift apart: the emulation need not hit every bit.
-    if (!near(coefficient, 1.0, term.standard_error, 0.25)) return std::nullopt;
+    if (!(coefficient >= 0.25 && coefficient <= 1.25)) return std::nullopt;
     candidate.how = How::low_precision;
     return candidate;
   }
@@ -109,8 +108,7 @@ double cost(const TermCandidate& candidate) {
 
 /// Those that may be claimed come first, of these the ones that no output contradicts.
 bool better(const TermCandidate& a, const TermCandidate& b) {
-  const bool claimed_a = a.r_squared >= kClaimed, claimed_b = b.r_squared >= kClaimed;
-  if (claimed_a != claimed_b) return claimed_a;
+  if (a.claimed() != b.claimed()) return a.claimed();
   if (a.contradicted() != b.contradicted()) return b.contradicted();
   return std::pair(cost(a), a.order) < std::pair(cost(b), b.order);
 }
@@ -247,7 +245,9 @@ std::string meaning_sentence(const TermCandidate& best) {
   case How::several: return "coefficients of -1 mean missing, +1 counted twice";
   case How::wrong_form: return "a coefficient of 1 means that exactly this wrong form is computed";
   case How::low_precision:
-    return "a coefficient of 1 means that the rounding of this precision explains the error";
+    return "a coefficient of 1 means exactly this rounding; less, that the kernel's and the "
+           "emulated "
+           "roundings drift apart; 0, that they have nothing in common";
   }
   return {};
 }
@@ -279,6 +279,12 @@ std::string footprint_sentence(const TermExplanation& explanation) {
 
 std::string TermCandidate::name() const { return list(names); }
 
+bool TermCandidate::claimed() const {
+  if (how != How::low_precision) return r_squared >= kClaimed;
+  return r_squared >= kClaimedLowPrecision &&
+         coefficients.front() >= kCertain * term->standard_error;
+}
+
 FindingClass TermExplanation::finding() const {
   switch (best.how) {
   case How::missing:
@@ -302,7 +308,7 @@ std::optional<TermExplanation> explain_terms(const Facts& facts) {
   std::map<std::tuple<How, std::string, std::string>, Vote> votes;
   for (const auto& [key, cell] : cells) {
     const std::vector<TermCandidate> candidates = readings(cell);
-    if (candidates.empty() || !(candidates.front().r_squared >= kClaimed)) continue;
+    if (candidates.empty() || !candidates.front().claimed()) continue;
     const TermCandidate& best = candidates.front();
     Vote& vote = votes[{best.how, best.name(), best.rows}];
     ++vote.cells;
@@ -337,7 +343,7 @@ std::optional<TermExplanation> explain_terms(const Facts& facts) {
   }
   if (explanation.runner_up) {
     explanation.ambiguous =
-        explanation.runner_up->r_squared >= kClaimed && !explanation.runner_up->contradicted() &&
+        explanation.runner_up->claimed() && !explanation.runner_up->contradicted() &&
         1.0 - explanation.runner_up->r_squared <= 2.0 * (1.0 - explanation.best.r_squared) + 1e-6;
   }
   return explanation;
@@ -350,7 +356,11 @@ core::Finding term_finding(const Facts& facts, const TermExplanation& explanatio
   finding.severity = core::Severity::error;
   // Above systematic_offset and tail, which the same facts often fit too: this one names the term.
   finding.confidence = 0.97 + 0.02 * (best.r_squared - kClaimed) / (1.0 - kClaimed);
-  if (explanation.ambiguous) finding.confidence = 0.965;
+  if (best.how == How::low_precision) {
+    finding.confidence = 0.6 + 0.37 * std::min(1.0, best.r_squared / kClaimed);
+  } else if (explanation.ambiguous) {
+    finding.confidence = 0.965;
+  }
   if (2 * explanation.explained < explanation.cells) finding.confidence = 0.8;
   if (explanation.best.contradicted()) finding.confidence = std::min(finding.confidence, 0.7);
   finding.headline = headline_of(facts, best);
