@@ -399,11 +399,11 @@ std::vector<RoundingPoint> numeric_plan(const core::Problem& problem, bool gated
   points.push_back({.name = fmt::format("u_j = beta * fma(-{}r_j, v_j)", decay),
                     .stored = Dtype::f32,
                     .reduction = ""});
-  points.push_back({.name = fmt::format("o_j = scale * fma(q.k, u_j, {}p_j)", decay),
-                    .stored = dtype,
-                    .reduction = ""});
   points.push_back({.name = fmt::format("S'_ij = fma(k_i, u_j, {}S_ij)", decay),
                     .stored = state_dtype_of(problem),
+                    .reduction = ""});
+  points.push_back({.name = fmt::format("o_j = scale * fma(q.k, u_j, {}p_j)", decay),
+                    .stored = dtype,
                     .reduction = ""});
   return points;
 }
