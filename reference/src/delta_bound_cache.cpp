@@ -42,8 +42,7 @@ class Key {
     add(static_cast<std::uint64_t>(numerics.backward_segment_chunks));
     for (const bool flag : {numerics.fused_v_new, numerics.decay_on_v_new, numerics.scale_in_query,
                             numerics.dw_in_pieces, numerics.r_w_from_r_v,
-                            numerics.sums_from_operands, request.backward,
-                            request.intermediates}) {
+                            numerics.sums_from_operands, request.backward, request.intermediates}) {
       add(flag);
     }
     add(request.seed);

@@ -750,8 +750,7 @@ void DeltaSimulation::backward_chunk(const Chunk& c) {
   const FloatView e_of_sums = numerics_.sums_from_operands ? e_rounded : e;
   for (std::int64_t i = 0; i < c.rows; ++i) {
     dbeta[i] = decay_in[i] * dot(r_w.row(i), k.row(i), k.width()) +
-               dot(r_v.row(i), v.row(i), v.width()) +
-               dot(e_of_sums.row(i), kk.row(i), kk.width());
+               dot(r_v.row(i), v.row(i), v.width()) + dot(e_of_sums.row(i), kk.row(i), kk.width());
   }
   if (in_.gated) {
     find_gate_gradient(c, e_rounded);
@@ -762,7 +761,8 @@ void DeltaSimulation::backward_chunk(const Chunk& c) {
 }
 
 /// dg of a chunk, from the matrices that backward_chunk() left in scratch: s dO h^T in by_key_[1],
-/// V~ dh'^T in by_key_[2], R_w in by_key_[4], dP in square_[0], dM in square_[2], dh' as an operand.
+/// V~ dh'^T in by_key_[2], R_w in by_key_[4], dP in square_[0], dM in square_[2], dh' as an
+/// operand.
 void DeltaSimulation::find_gate_gradient(const Chunk& c, FloatView e_rounded) {
   float* dg = out_.outputs[static_cast<std::size_t>(DeltaOutput::dg)].row(0) + c.first;
   const FloatView q = in_.q.middle(c.first, c.rows), k = in_.k.middle(c.first, c.rows);

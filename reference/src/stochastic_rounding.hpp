@@ -16,10 +16,10 @@ namespace faultline::reference {
 /// device; numbers on the grid never move; subnormals and overflow are those of the grid. All of it
 /// is integer arithmetic on the bits, hence the same on every machine.
 ///
-/// Grid::f32 moves x by d ulps, d the difference of two uniform numbers of {0, 1, 2, 3}, again by the
-/// hash of x: 1.6 ulp rms, or 2.2 u |x| with u = 2^-24 and the mean significand 1.44. That is the rms
-/// error of a sum of K = 64 products rounded one by one, 0.4 u sqrt(K / 2) = 2.3 u. Zeros stay; its
-/// nearest is x itself.
+/// Grid::f32 moves x by d ulps, d the difference of two uniform numbers of {0, 1, 2, 3}, again by
+/// the hash of x: 1.6 ulp rms, or 2.2 u |x| with u = 2^-24 and the mean significand 1.44. That is
+/// the rms error of a sum of K = 64 products rounded one by one, 0.4 u sqrt(K / 2) = 2.3 u. Zeros
+/// stay; its nearest is x itself.
 class Rounding {
  public:
   static Rounding nearest() { return Rounding(false, 0); }

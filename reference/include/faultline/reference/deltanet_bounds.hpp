@@ -152,9 +152,9 @@ struct BoundFigures {
 };
 
 /// The self-checks of a set of bounds. A run is inconclusive (bound_unsound, bound_vacuous) unless
-/// usable(): every bound finite and sound, the two forms of the reference in agreement, and at least
-/// one output that the null outputs fail. Where a bound is unsound or not finite all bounds of that
-/// tensor are infinite, so that no comparison can accept an element of it
+/// usable(): every bound finite and sound, the two forms of the reference in agreement, and at
+/// least one output that the null outputs fail. Where a bound is unsound or not finite all bounds
+/// of that tensor are infinite, so that no comparison can accept an element of it
 /// (ElementClass::no_reference). Blind tensors are for the report to name.
 struct BoundReport {
   std::vector<BoundFigures> outputs{};        ///< in the order of DeltaBounds::outputs
