@@ -106,8 +106,7 @@ class Examiner {
     }
   }
 
-  void add_wrong(core::Dtype dtype, double got, double expected,
-                 const core::ElementCheck& check) {
+  void add_wrong(core::Dtype dtype, double got, double expected, const core::ElementCheck& check) {
     ++shape_.wrong_elements;
     if (check.kind == core::ElementClass::poison) ++shape_.equal_poison;
     if (!std::isfinite(check.error)) return;

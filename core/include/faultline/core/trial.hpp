@@ -131,7 +131,7 @@ struct TileTotals {
   std::uint64_t not_finite = 0;
   std::uint64_t poison = 0;
   std::uint64_t no_reference = 0;  ///< bad, because reference or bound is unusable there
-  double worst_ratio = 0.0;  ///< worst error over bound, all elements (accepted ones too)
+  double worst_ratio = 0.0;        ///< worst error over bound, all elements (accepted ones too)
   double worst_ulps = 0.0;
   std::int64_t first_bad_index = -1;
   friend bool operator==(const TileTotals&, const TileTotals&) = default;
@@ -157,7 +157,7 @@ struct OutputTotals {
   /// Sums of (got - expected)^2 and expected^2 over the elements with a finite error: context for
   /// readers, never part of a verdict on an element.
   double sum_squared_error = 0.0, sum_squared_expected = 0.0;
-  std::vector<TileTotals> tiles{};    ///< geometry.tile_count() of them
+  std::vector<TileTotals> tiles{};  ///< geometry.tile_count() of them
 
   /// Root of the quotient of the two sums; 0 when there was nothing to sum, infinite when only the
   /// reference is zero.

@@ -18,8 +18,8 @@ struct VerifyOptions {
   core::DataMode data = core::DataMode::normal;
   core::RaceMode race = core::RaceMode::strict;
   std::vector<core::Config> configs;  ///< empty: all configs of each problem
-  /// Compare the intermediates too, in the order of the algorithm (core::with_intermediates). A cell
-  /// whose plan declares none is skipped.
+  /// Compare the intermediates too, in the order of the algorithm (core::with_intermediates). A
+  /// cell whose plan declares none is skipped.
   bool intermediates = false;
   /// The check that trivial outputs fail is made on problems with at most this many elements.
   std::int64_t null_check_elements = std::int64_t{1} << 24;
