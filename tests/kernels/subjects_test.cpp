@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -310,12 +311,18 @@ TEST(Subjects, MutantsShowAtValuesOfTheirDomains) {
   }
 }
 
-TEST(Subjects, NumericPlansEndInTheStoredDtype) {
+TEST(Subjects, NumericPlansEndInTheDtypeOfAnOutput) {
   for (const auto& subject : registry().all()) {
+    const std::string& variant = subject->variants.front().name;
     for (const core::Problem& problem : subject->verify_problems(true)) {
       const std::vector<RoundingPoint> points = subject->numeric_plan(problem);
       ASSERT_FALSE(points.empty());
-      EXPECT_EQ(points.back().stored, problem.values.dtype());
+      const core::TrialPlan plan =
+          subject->plan(problem, variant, subject->configs(problem, variant).front());
+      const std::vector<std::uint32_t> outputs = plan.output_indices();
+      EXPECT_TRUE(std::any_of(outputs.begin(), outputs.end(), [&](std::uint32_t o) {
+        return plan.buffers[o].dtype == points.back().stored;
+      })) << problem.line();
     }
   }
 }
