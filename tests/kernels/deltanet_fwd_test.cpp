@@ -120,7 +120,7 @@ TEST(DeltanetForward, WideStatesHardKeysAndStrongGatesAreRight) {
 }
 
 TEST(DeltanetForward, SegmentsAreJoinedByTheirTransitions) {
-  for (const char* segments : {"2", "3", "4"}) {
+  for (const char* segments : {"2", "4"}) {
     expect_right({"deltanet_fwd",
                   with(kUnit, {{"t", "120"}}),
                   {{"chunk", "32"}, {"segments", segments}}});
