@@ -343,11 +343,7 @@ reference::DeltaNumerics backward_numerics(const Extents& extents, const Backwar
   const bool exact = !gated && std::abs(std::frexp(options.scale, &exponent)) == 0.5f;
   numerics.set(RoundingPoint::q_hat_dh, exact ? Grid::none : reference::grid_of(options.dtype));
   numerics.scale_in_query = true;
-  // diag(beta) E is rounded where the plan has diag(beta) K: likewise. X diag(beta e^G), an operand
-  // of W, is inexact where X is 1, its rounding that of diag(beta e^G) K.
-  if (gated) {
-    numerics.set(RoundingPoint::b_w, reference::grid_of(options.dtype));
-  }
+  // diag(beta) E is rounded where the plan has diag(beta) K: likewise.
   numerics.r_w_from_r_v = true;
   numerics.sums_from_operands = true;
   if (options.segments > 1) {
