@@ -317,13 +317,11 @@ reference::DeltaNumerics forward_numerics(Dtype dtype, std::int64_t chunk, bool 
   if (dtype == Dtype::f32) {
     return numerics;
   }
-  // X diag(beta) and X diag(beta e^G) are rounded once, as operands; K, V and Q enter as they are,
-  // and e^G multiplies Q h in fp32. Rounding X gives the same perturbation of the products, except
-  // where X is 1 and exact: there beta is exact too, but beta e^G is rounded, as b_w is.
-  numerics.set(RoundingPoint::b_v, Grid::none).set(RoundingPoint::q_hat_o, Grid::none);
-  if (!gated) {
-    numerics.set(RoundingPoint::b_w, Grid::none);
-  }
+  // The operands X diag(beta e^G) and X diag(beta) are rounded once, where the plan rounds X and
+  // then diag(beta e^G) K and diag(beta) V: the same grid in other places. X alone would not do,
+  // because an element of X can happen to lie on the grid where its product with beta does not.
+  // e^G multiplies Q h in fp32.
+  numerics.set(RoundingPoint::q_hat_o, Grid::none);
   numerics.decay_on_v_new = true;
   numerics.segment_chunks = static_cast<int>(segment);
   if (segment > 0) {
