@@ -70,12 +70,21 @@ std::string describe(const core::TrialResult& result) {
   return text;
 }
 
+/// Repeated squaring declares that it fails for keys that correlate: deltanet_fwd_test.cpp.
+bool declared_weak(const std::string& variant, const core::Problem& problem) {
+  return variant == "squaring" && (problem.values.text("keys") == "correlated" ||
+                                   problem.values.text("keys") == "identical");
+}
+
 class CleanVariant : public ::testing::TestWithParam<Name> {};
 
 TEST_P(CleanVariant, IsRightInEveryConfigAndFreeOfRaces) {
   const Subject& subject = registry().get(GetParam().subject);
   double worst = 0.0;
   for (const core::Problem& problem : subject.verify_problems(true)) {
+    if (declared_weak(GetParam().variant, problem)) {
+      continue;
+    }
     for (const core::Config& config : subject.configs(problem, GetParam().variant)) {
       const core::TrialPlan plan = subject.plan(problem, GetParam().variant, config);
       const core::TrialResult result = run_one(plan);
@@ -97,7 +106,9 @@ TEST_P(CleanVariant, IsRightInEveryConfigAndFreeOfRaces) {
   fmt::print("worst {:.3f} of bound\n", worst);
 }
 
-TEST_P(CleanVariant, IsRightOnCodedData) {
+class CodedData : public ::testing::TestWithParam<Name> {};
+
+TEST_P(CodedData, IsRight) {
   const std::string name = GetParam().subject + "@" + GetParam().variant;
   for (const char* dtype : {"f16", "bf16", "f32"}) {
     const core::TrialPlan plan = resolve(registry(), name, {{"dtype", dtype}}, {}).plan;
@@ -112,6 +123,19 @@ TEST_P(CleanVariant, IsRightOnCodedData) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Simulator, CleanVariant, ::testing::ValuesIn(variants(false)), test_name);
+
+/// Subjects of one step. Over a sequence the states of coded keys grow without limit: a step of the
+/// delta rule contracts only while beta |k|^2 <= 2.
+std::vector<Name> one_step_variants() {
+  std::vector<Name> names;
+  for (const Name& name : variants(false)) {
+    if (!registry().get(name.subject).problem_domain.find("t")) {
+      names.push_back(name);
+    }
+  }
+  return names;
+}
+INSTANTIATE_TEST_SUITE_P(Simulator, CodedData, ::testing::ValuesIn(one_step_variants()), test_name);
 
 class MutantVariant : public ::testing::TestWithParam<Name> {};
 
