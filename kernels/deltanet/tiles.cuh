@@ -319,6 +319,14 @@ __device__ __forceinline__ void transpose_quad(uint32_t (&x)[4]) {
   (upper ? x[1] : x[3]) = d;
 }
 
+// PTX ISA: st. Written out: nvcc splits the store of a uint4 made of shuffled words into four.
+__device__ __forceinline__ void store_global_16(void* to, const uint32_t (&x)[4]) {
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
+               :
+               : "l"(to), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
+               : "memory");
+}
+
 /// Stores 16 rows of kTiles C fragments, rounded to T, 16 bytes a lane. `out` points at the first
 /// row and column, `stride` is in elements; rows from `rows` on are left alone.
 template <typename T, int kTiles>
@@ -338,8 +346,7 @@ __device__ __forceinline__ void store_rows(T* out, int64_t stride, int rows,
       }
       transpose_quad(x);
       if (row < rows) {
-        *reinterpret_cast<uint4*>(out + row * stride + (first + t) * 8) =
-            make_uint4(x[0], x[1], x[2], x[3]);
+        store_global_16(out + row * stride + (first + t) * 8, x);
       }
     }
   }
@@ -366,9 +373,9 @@ __device__ __forceinline__ void mma_tf32(float (&c)[4], const uint32_t (&a)[4], 
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/// An A fragment [16, 8] in fp32 whose columns stand in the order of a C fragment: lane (g, t) holds
-/// columns 2t and 2t + 1. The rows of B are taken in that order too, so a C fragment is one as it
-/// is.
+/// An A fragment [16, 8] in fp32 whose columns stand in the order of a C fragment: lane (g, t)
+/// holds columns 2t and 2t + 1. The rows of B are taken in that order too, so a C fragment is one
+/// as it is.
 struct SplitOperand {
   uint32_t high[4], low[4];
   __device__ __forceinline__ explicit SplitOperand(const float (&c)[4]) {
@@ -469,12 +476,11 @@ __device__ __forceinline__ void invert_below(float* m, int part) {
   }
 }
 
-/// X = (I + M)^-1 by blocked forward substitution, in place and in fp32: M [kChunk, kChunk] strictly
-/// lower in shared memory, zeros above it
-/// too, with stride matrix_stride(kChunk); all kChunk / 16 warps of the block call it together,
-/// each with its index. Diagonal blocks of 16 rows by substitution, a thread a column; below them block
-/// products with fp32 accuracy. On return the diagonal blocks are whole (ones, and zeros above
-/// them); blocks above the diagonal are untouched. Begins and ends with a barrier.
+/// X = (I + M)^-1 by blocked forward substitution, in place and in fp32: M [kChunk, kChunk] in
+/// shared memory, strictly lower and zero elsewhere, with stride matrix_stride(kChunk); all
+/// kChunk / 16 warps of the block call it together, each with its index. Diagonal blocks of 16 rows
+/// by substitution, a thread a column; below them block products with fp32 accuracy. Begins and
+/// ends with a barrier.
 template <int kChunk>
 __device__ __forceinline__ void invert_unit_lower(float* m, int warp) {
   static_assert(kChunk == 32 || kChunk == 64, "one or two levels below blocks of 16");
