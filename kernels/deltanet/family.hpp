@@ -2,7 +2,8 @@
 // What the subjects of the DeltaNet family share: their problems, how a problem's regimes become
 // input distributions, their buffers, and the glue to the references.
 //
-//   q, k [B, H, T, DK]   v, o, do [B, H, T, DV]   beta, g [B, H, T]   h0, hT, dh0, dhT [B, H, DK, DV]
+//   q, k [B, H, T, DK]   v, o, do [B, H, T, DV]   beta, g [B, H, T]
+//   h0, hT, dh0, dhT [B, H, DK, DV]
 //
 // q, k, v, do, beta and o are of the problem's dtype; g and the states are fp32. The decode
 // subjects have no t: T is 1 there, and their vectors lack that extent.

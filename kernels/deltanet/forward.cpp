@@ -23,8 +23,7 @@ using core::Dtype;
 constexpr std::uint32_t kPlainThreads = 128;
 
 enum class Stage { prepare, transitions, states, output };
-constexpr std::array<std::string_view, 4> kStageNames{"prepare", "transitions", "states",
-                                                      "output"};
+constexpr std::array<std::string_view, 4> kStageNames{"prepare", "transitions", "states", "output"};
 
 /// A kernel that a variant replaces; all others are those of `chunkwise`.
 struct Replacement {
@@ -125,7 +124,8 @@ class ForwardLaunches {
   core::LaunchOperation transitions() const {
     core::LaunchOperation launch = launch_of(Stage::transitions, e_, options_);
     launch.grid = {static_cast<std::uint32_t>(heads_),
-                   static_cast<std::uint32_t>(detail::ceil_div(e_.dv + e_.dk, kTransitionWarps * kStateColumns)),
+                   static_cast<std::uint32_t>(
+                       detail::ceil_div(e_.dv + e_.dk, kTransitionWarps * kStateColumns)),
                    static_cast<std::uint32_t>(segments_ - 1)};
     launch.block[0] = 32 * (kTransitionWarps + 1);
     const StatesLayout layout{chunk(), static_cast<int>(e_.dk), false};
@@ -174,8 +174,8 @@ class ForwardLaunches {
     core::LaunchOperation launch = launch_of(Stage::output, e_, options_);
     per_chunk(launch);
     if (plain()) {
-      add(launch, {buffers_.q, buffers_.k, buffers_.h, buffers_.v_new, buffers_.gates,
-                   *buffers_.o});
+      add(launch,
+          {buffers_.q, buffers_.k, buffers_.h, buffers_.v_new, buffers_.gates, *buffers_.o});
       add_ints(launch, {e_.t, e_.dk, e_.dv, gated()});
       launch.arguments.push_back(core::scalar(options_.scale));
       return launch;
@@ -229,8 +229,8 @@ class ForwardLaunches {
 
 }  // namespace
 
-std::vector<core::BufferSpec> forward_workspaces(const Extents& e, Dtype dtype,
-                                                 std::int64_t chunk, std::int64_t segment) {
+std::vector<core::BufferSpec> forward_workspaces(const Extents& e, Dtype dtype, std::int64_t chunk,
+                                                 std::int64_t segment) {
   const std::int64_t n = e.chunks(chunk);
   const auto rows = [&](std::string name, std::int64_t columns) {
     return workspace_buffer(std::move(name), dtype, {e.b, e.h, e.t, columns}, chunk);
@@ -254,8 +254,8 @@ std::int64_t preferred_segment(const Extents& e, Dtype dtype, std::int64_t chunk
   if (dtype == Dtype::f32 || e.dk > 2 * chunk) {
     return 0;
   }
-  constexpr std::int64_t kBlocks = 128;       // of `states` that fill a large GPU
-  constexpr std::int64_t kShortest = 4;       // chunks: below, the scan costs what it saves
+  constexpr std::int64_t kBlocks = 128;  // of `states` that fill a large GPU
+  constexpr std::int64_t kShortest = 4;  // chunks: below, the scan costs what it saves
   const std::int64_t per_segment = e.heads() * (e.dv / kPanelColumns);
   const std::int64_t n = e.chunks(chunk);
   const std::int64_t segments = std::min(kBlocks / per_segment, n / kShortest);

@@ -10,12 +10,13 @@
 //                                    chunk after chunk; h before each chunk and v_new are kept
 //   output        a block a chunk    P = tril(Q K^T . Gamma), O = s (diag(e^G) Q h + P v_new)
 //
-//   q, k, w [B, H, T, DK]   v, u, v_new, o [B, H, T, DV]   beta [B, H, T]   g [B, H, T] fp32 or null
+//   q, k, w [B, H, T, DK]   v, u, v_new, o [B, H, T, DV]   beta [B, H, T]
+//   g [B, H, T] fp32, or null: not gated
 //   x [B, H, T, C] rows of X   h [B, H, N, DK, DV], N = ceil(T / C)   h0, hT [B, H, DK, DV] fp32
 //   gated: gates [B, H, N C] fp32 G; decays [B, H, N, C + 4] fp32 (state_decay_record)
-//   T in {__half, __nv_bfloat16}; DK, DV in {64, 128}; C in {32, 64}; any T >= 1: rows from T on are
-//   zeros in every tile (tensor copies fill them), beta and g count as zero there, and nothing is
-//   stored to them.
+//   elements T in {__half, __nv_bfloat16}; DK, DV in {64, 128}; C in {32, 64}; any length T >= 1:
+//   rows from T on are zeros in every tile (tensor copies fill them), beta and g count as zero
+//   there, and nothing is stored to them.
 //
 // Tiles come by tensor copies with a 128-byte swizzle, as 3-D maps {columns, T, B H} (h: {DV, DK,
 // B H N}) with boxes {64, C, 1} (h: {64, DK, 1}).
@@ -497,7 +498,7 @@ __device__ __forceinline__ void states(const float* decays, const float* h0, con
     return shared + kStages * kLayout.stage_bytes() + slot * kLayout.slot_bytes();
   };
   const auto v_slot = [&](int slot) { return h_slot(slot) + kLayout.state_bytes(); };  // [C, 64]
-  // L^T of the scan's segment, the block's columns; in the slots, which are idle until the scan ends.
+  // L^T of the scan's segment, the block's columns; in the slots, idle until the scan ends.
   constexpr int kLocalBytes = kDk * kPanelColumns * static_cast<int>(sizeof(float));
   static_assert(kLocalBytes <= kSlots * kLayout.slot_bytes(), "L lies in the slots");
   float4* const local_tile = reinterpret_cast<float4*>(h_slot(0));  // [4 warps, DK / 8, 32]

@@ -18,12 +18,12 @@ namespace faultline::kernels::deltanet {
 /// Where the forward's tensors stand among a plan's buffers.
 struct ForwardBuffers {
   std::uint32_t q = 0, k = 0, v = 0, beta = 0, h0 = 0;
-  std::optional<std::uint32_t> g{};                                   ///< none: not gated
-  std::optional<std::uint32_t> o{};                                   ///< none: no output kernel
-  std::uint32_t hT = 0;                                               ///< an output or a workspace
-  std::uint32_t x = 0, w = 0, u = 0, h = 0, v_new = 0;                ///< workspaces
+  std::optional<std::uint32_t> g{};                     ///< none: not gated
+  std::optional<std::uint32_t> o{};                     ///< none: no output kernel
+  std::uint32_t hT = 0;                                 ///< an output or a workspace
+  std::uint32_t x = 0, w = 0, u = 0, h = 0, v_new = 0;  ///< workspaces
   std::uint32_t gates = 0, state_decays = 0;
-  std::optional<std::uint32_t> transitions{}, locals{};               ///< with segments
+  std::optional<std::uint32_t> transitions{}, locals{};  ///< with segments
 };
 
 struct ForwardOptions {
@@ -47,8 +47,8 @@ std::int64_t preferred_segment(const Extents& extents, core::Dtype dtype, std::i
 /// Buffers by their names in the plan ("q", "x", ...); o and g as they are there.
 ForwardBuffers forward_buffers(const std::vector<core::BufferSpec>& buffers);
 
-/// Adds prepare, transitions with segments, states and, with buffers.o, output. UsageError when the variant is not built for
-/// these extents.
+/// Adds prepare, transitions with segments, states and, with buffers.o, output. UsageError when the
+/// variant is not built for these extents.
 void add_forward(core::Program& program, const Extents& extents, const ForwardBuffers& buffers,
                  const ForwardOptions& options, std::uint32_t batch);
 

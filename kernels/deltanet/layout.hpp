@@ -6,9 +6,9 @@
 
 namespace faultline::kernels::deltanet {
 
-constexpr int kPanelColumns = 64;    ///< 16-bit elements of a swizzled row
+constexpr int kPanelColumns = 64;  ///< 16-bit elements of a swizzled row
 constexpr int kPanelRowBytes = 128;
-constexpr int kStateColumns = 16;    ///< of DV: what one warp carries through the recurrence
+constexpr int kStateColumns = 16;  ///< of DV: what one warp carries through the recurrence
 
 /// Bytes of a tile [rows, columns] of 16-bit elements in panels of 64 columns.
 FAULTLINE_HD constexpr int tile_bytes(int rows, int columns) {
@@ -24,7 +24,8 @@ FAULTLINE_HD constexpr int prepare_shared_bytes(int chunk, int dk, int dv, bool 
   return tile_bytes(chunk, dk) + tile_bytes(chunk, dv) + (squaring ? 3 : 1) * matrix_bytes(chunk);
 }
 
-/// fp32 decays of one chunk, written by `prepare` when gated: e^(G_n - G_i) [C], e^G_n, three unused.
+/// fp32 decays of one chunk, written by `prepare` when gated: e^(G_n - G_i) [C], e^G_n, three
+/// unused.
 FAULTLINE_HD constexpr int state_decay_record(int chunk) { return chunk + 4; }
 
 constexpr int kStateWarps = 4;       ///< computing warps of a block of `states`: one panel of DV

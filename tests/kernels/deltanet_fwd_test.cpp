@@ -121,17 +121,14 @@ TEST(DeltanetForward, WideStatesHardKeysAndStrongGatesAreRight) {
 
 TEST(DeltanetForward, SegmentsAreJoinedByTheirTransitions) {
   for (const char* segments : {"2", "4"}) {
-    expect_right({"deltanet_fwd",
-                  with(kUnit, {{"t", "120"}}),
-                  {{"chunk", "32"}, {"segments", segments}}});
+    expect_right(
+        {"deltanet_fwd", with(kUnit, {{"t", "120"}}), {{"chunk", "32"}, {"segments", segments}}});
   }
-  expect_right({"gated_deltanet_fwd",
-                with(kUnit, {{"t", "129"},
-                             {"dk", "128"},
-                             {"dtype", "bf16"},
-                             {"gate", "0.01"},
-                             {"scale", "auto"}}),
-                {{"chunk", "64"}, {"segments", "3"}}});
+  expect_right(
+      {"gated_deltanet_fwd",
+       with(kUnit,
+            {{"t", "129"}, {"dk", "128"}, {"dtype", "bf16"}, {"gate", "0.01"}, {"scale", "auto"}}),
+       {{"chunk", "64"}, {"segments", "3"}}});
 }
 
 TEST(DeltanetForward, SegmentsThatDoNotExistAreRefused) {
@@ -171,10 +168,9 @@ TEST_P(DeltanetForwardMutants, AreWrongInWhatTheirDefectFeeds) {
     if (defect.gated) {
       problem.push_back({"gate", "0.1"});
     }
-    const ResolvedTrial trial =
-        resolve(registry(),
-                fmt::format("{}deltanet_fwd@{}", defect.gated ? "gated_" : "", defect.variant),
-                problem, {{"chunk", "64"}});
+    const ResolvedTrial trial = resolve(
+        registry(), fmt::format("{}deltanet_fwd@{}", defect.gated ? "gated_" : "", defect.variant),
+        problem, {{"chunk", "64"}});
     SCOPED_TRACE(trial.problem.line() + " @" + defect.variant);
     const core::TrialResult result = run(core::with_intermediates(trial.plan));
     EXPECT_EQ(result.status, core::ExecutionStatus::completed) << result.message;
@@ -203,8 +199,7 @@ TEST(DeltanetForward, Bf16StateIsWrongFromTheSecondChunkOn) {
 TEST(DeltanetForward, SquaringIsRightForRandomKeysAndFailsForAlikeOnes) {
   for (const char* dtype : {"f16", "f32"}) {
     expect_right({"deltanet_fwd@squaring", with(kUnit, {{"t", "64"}, {"dtype", dtype}}), {}});
-    const Values alike{
-        {"t", "64"}, {"dtype", dtype}, {"keys", "identical"}, {"beta", "uniform"}};
+    const Values alike{{"t", "64"}, {"dtype", dtype}, {"keys", "identical"}, {"beta", "uniform"}};
     const core::TrialResult weak =
         run(resolve(registry(), "deltanet_fwd@squaring", alike, {}).plan);
     EXPECT_THAT(wrong_outputs(weak), Contains("o")) << dtype;
