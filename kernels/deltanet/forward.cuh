@@ -183,11 +183,13 @@ __device__ __forceinline__ void prepare(const T* beta, const float* g, T* w, T* 
   for (int i = 0; i < kChunk / 16; ++i) {
     const int index = lane + i * kWarp;
     const int row = index / (kChunk / 8), column = index % (kChunk / 8) * 8;
-    const float* from = inverse + (16 * warp + row) * kStride + column;
+    const float4* from =
+        reinterpret_cast<const float4*>(inverse + (16 * warp + row) * kStride + column);
     uint4 packed = make_uint4(0, 0, 0, 0);
     if (column < 16 * (warp + 1)) {
-      packed = make_uint4(pack<T>(from[0], from[1]), pack<T>(from[2], from[3]),
-                          pack<T>(from[4], from[5]), pack<T>(from[6], from[7]));
+      const float4 low = from[0], high = from[1];
+      packed = make_uint4(pack<T>(low.x, low.y), pack<T>(low.z, low.w), pack<T>(high.x, high.y),
+                          pack<T>(high.z, high.w));
     }
     if (row < valid) {
       *reinterpret_cast<uint4*>(x + (first + 16 * warp + row) * kChunk + column) = packed;
