@@ -10,7 +10,8 @@
 //   dhT, dh0 [B, H, DK, DV]     all fp32; dg null: not gated
 //   grid local, gradients (N, B H), state (DV / 16, B H); block 128
 //
-// Numeric plan: fp32 throughout, each sum a chain of fused multiply-adds.
+// Numeric plan: fp32 throughout, each sum a chain of fused multiply-adds, or 32 of them and a tree
+// over a warp where both factors are contiguous.
 #pragma once
 
 #include "backward.cuh"
@@ -42,18 +43,43 @@ struct PlainChunk {
   __device__ __forceinline__ float after(int i) const { return between(kChunk - 1, i); }
 };
 
-/// sum over n of a[n * a_step] b[n * b_step]
-__device__ __forceinline__ float dot(const float* a, int a_step, const float* b, int b_step, int n,
-                                     float sum = 0.0f) {
-  for (int i = 0; i < n; ++i) sum = fmaf(a[i * a_step], b[i * b_step], sum);
-  return sum;
-}
-
 __device__ __forceinline__ float warp_sum(float x) {
   for (int distance = kWarp / 2; distance > 0; distance /= 2) {
     x += __shfl_xor_sync(0xffffffffu, x, distance);
   }
   return x;
+}
+
+/// a . b over n contiguous elements by the whole warp, in every lane.
+__device__ __forceinline__ float warp_dot(const float* a, const float* b, int n) {
+  float sum = 0.0f;
+  for (int i = lane_id(); i < n; i += kWarp) sum = fmaf(a[i], b[i], sum);
+  return warp_sum(sum);
+}
+
+/// Calls each(i, j) for the warps' share of a [rows, columns] index space, with whole warps.
+template <typename Each>
+__device__ __forceinline__ void for_each_by_warps(int rows, int columns, const Each& each) {
+  for (int index = warp_id(); index < rows * columns; index += kPlainThreads / kWarp) {
+    each(index / columns, index % columns);
+  }
+}
+
+/// a . rows[l] of the 32 rows from `rows` on, each `n` long and contiguous: that of its own lane.
+__device__ __forceinline__ float warp_dot_of_lane(const float* a, const float* rows, int n) {
+  float mine = 0.0f;
+  for (int l = 0; l < kWarp; ++l) {
+    const float sum = warp_dot(a, rows + l * n, n);
+    if (l == lane_id()) mine = sum;
+  }
+  return mine;
+}
+
+/// sum over n of a[n * a_step] b[n * b_step]
+__device__ __forceinline__ float dot(const float* a, int a_step, const float* b, int b_step, int n,
+                                     float sum = 0.0f) {
+  for (int i = 0; i < n; ++i) sum = fmaf(a[i * a_step], b[i * b_step], sum);
+  return sum;
 }
 
 template <int kChunk>
@@ -65,8 +91,9 @@ __device__ __forceinline__ void local_plain(const float* q, const float* k, cons
   q += c.first * dk;
   k += c.first * dk;
   d_o += c.first * dv;
-  for_each_index(c.rows, c.rows, [&](int i, int j) {
-    p[i][j] = j <= i ? dot(q + i * dk, 1, k + j * dk, 1, dk) * c.between(i, j) : 0.0f;
+  for_each_by_warps(c.rows, c.rows, [&](int i, int j) {
+    const float sum = j <= i ? warp_dot(q + i * dk, k + j * dk, dk) * c.between(i, j) : 0.0f;
+    if (lane_id() == 0) p[i][j] = sum;
   });
   __syncthreads();  // writers: all (p); readers: all
   for_each_index(c.rows, dv, [&](int j, int l) {
@@ -104,13 +131,13 @@ state_plain(const float* q, const float* k, const float* w, const float* d_o, co
     });
     __syncthreads();  // readers: all (state); writers: all (du_row)
     for_each_index(dk, kStateColumns, [&](int l, int j) {
-      float sum = c.until(kChunk - 1) * state[l][j];
+      float sum = 0.0f;  // what the chunk adds, apart from the larger state
       for (int i = 0; i < c.rows; ++i) {
         const int64_t row = c.first + i;
         sum = fmaf(scale * c.until(i) * q[row * dk + l], d_o[row * dv + column + j], sum);
         sum = fmaf(-w[row * dk + l], du_row[i][j], sum);
       }
-      state[l][j] = sum;
+      state[l][j] = fmaf(c.until(kChunk - 1), state[l][j], sum);
     });
     __syncthreads();  // writers: all (state); readers: all. And du_row's readers are done
   }
@@ -157,34 +184,38 @@ __device__ __forceinline__ void gradients_plain(PlainGradients io, int length, i
     __syncthreads();  // writers: all (r_v); readers: all
   };
   through_inverse(lacks(kDefect, BackwardDefect::dw_cross) ? io.du_partial : io.du);
-  for_each_index(c.rows, dk,
-                 [&](int j, int l) { r_w[j * dk + l] = -dot(r_v + j * dv, 1, h + l * dv, 1, dv); });
+  for_each_by_warps(c.rows, dk / kWarp, [&](int j, int part) {
+    const int l = part * kWarp;
+    r_w[j * dk + l + lane_id()] = -warp_dot_of_lane(r_v + j * dv, h + l * dv, dv);
+  });
   if (lacks(kDefect, BackwardDefect::dw_cross)) {
     __syncthreads();  // readers: all (r_v); writers: all (r_v)
     through_inverse(io.du);
   }
-  for_each_index(c.rows, c.rows, [&](int i, int j) {
-    const float sum = j <= i ? dot(d_o + i * dv, 1, v_new + j * dv, 1, dv) : 0.0f;
-    ds[i * kStride + j] = j <= i ? scale * sum * c.between(i, j) : 0.0f;
+  for_each_by_warps(c.rows, c.rows, [&](int i, int j) {
+    float sum = 0.0f;
+    if (j <= i) sum = scale * warp_dot(d_o + i * dv, v_new + j * dv, dv) * c.between(i, j);
+    if (lane_id() == 0) ds[i * kStride + j] = sum;
   });
   __syncthreads();  // writers: all (r_w, ds); readers: all
-  for_each_index(c.rows, c.rows, [&](int i, int j) {
+  for_each_by_warps(c.rows, c.rows, [&](int i, int j) {
     float sum = 0.0f;
     if (j < i && !lacks(kDefect, BackwardDefect::a_inv)) {
-      sum = dot(r_w + i * dk, 1, w + j * dk, 1, dk);
-      sum = -dot(r_v + i * dv, 1, u + j * dv, 1, dv, sum) * c.between(i, j);
+      sum = warp_dot(r_w + i * dk, w + j * dk, dk) + warp_dot(r_v + i * dv, u + j * dv, dv);
+      sum *= -c.between(i, j);
     }
-    e[i * kStride + j] = sum;
+    if (lane_id() == 0) e[i * kStride + j] = sum;
   });
   __syncthreads();  // writers: all (e); readers: all
 
   for (int i = warp_id(); i < c.rows; i += kPlainThreads / kWarp) {
     float dbeta = 0.0f, dg = 0.0f, rho = 0.0f;
     for (int l = lane_id(); l < dk; l += kWarp) {
-      float dq = scale * c.until(i) * dot(d_o + i * dv, 1, h + l * dv, 1, dv);
+      const int first = l - lane_id();
+      float dq = scale * c.until(i) * warp_dot_of_lane(d_o + i * dv, h + first * dv, dv);
       dq = dot(ds + i * kStride, 1, k + l, dk, i + 1, dq);
       io.dq[(c.first + i) * dk + l] = dq;
-      const float corr = c.after(i) * dot(v_new + i * dv, 1, dh + l * dv, 1, dv);
+      const float corr = c.after(i) * warp_dot_of_lane(v_new + i * dv, dh + first * dv, dv);
       const float corr_of_dk = lacks(kDefect, BackwardDefect::dk_corr) ? 0.0f : corr;
       const int later = c.rows - i;
       const float partial = dot(ds + i * (kStride + 1), kStride, q + i * dk + l, dk, later);
