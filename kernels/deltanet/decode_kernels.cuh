@@ -81,8 +81,8 @@ __device__ __forceinline__ float sum_over_lanes(float value) {
 }
 
 /// Sums kCount values over the lanes whose numbers differ in the bits of kOffset, ..., kWarp / 2:
-/// in each step half of the values go to either half of the lanes, so that afterwards value[0 ..
-/// kOwned - 1] of a lane are the sums number owned_part() and following, and no other lane has them.
+/// in each step half of the values go to either half of the lanes. Afterwards the lane's values 0 to
+/// kOwned - 1 are sums number owned_part() and following, and no other lane has them.
 template <int kCount, int kOffset, int kArray>
 __device__ __forceinline__ void reduce_scatter(float (&value)[kArray], int lane) {
   if constexpr (kOffset < kWarp) {
@@ -132,7 +132,7 @@ inline constexpr int kThreads = kColumns / kChunk<S> * kGroup;
 template <typename T, typename S, int DK, bool kGated, int kColumns, int kGroup>
 __device__ __forceinline__ void groups(const Arguments<T, S>& p, int dv, float scale) {
   constexpr int kElements = kChunk<S>;                   // columns of a chunk
-  constexpr int kChunks = kColumns / kElements;          // chunks side by side; lanes next to each other
+  constexpr int kChunks = kColumns / kElements;          // chunks side by side, in adjacent lanes
   constexpr int kRows = DK / kGroup;                     // rows of a thread
   constexpr int kBlock = kThreads<S, kColumns, kGroup>;
   constexpr int kWarps = kBlock / kWarp;

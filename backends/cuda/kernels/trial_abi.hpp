@@ -104,7 +104,7 @@ struct OutputAccumulator {
   uint64_t compared, bad_trials, bad_elements, not_finite, poison, no_reference;
   uint64_t worst_rounded_error;
   uint64_t worst_error;
-  double worst_error_expected;  ///< belongs to worst_error; both change under `lock`
+  double worst_error_expected;             ///< belongs to worst_error; both change under `lock`
   double squared_error, squared_expected;  ///< sums over elements with a finite error
   uint32_t lock;
   uint32_t unused;

@@ -94,8 +94,8 @@ void AccessStatisticsCollector::on_access(const AccessEvent& event) {
     }
     counts.sectors += distinct(sectors);
     // Lanes that read the same bytes need them once.
-    counts.ideal += std::max<std::uint64_t>(1, (different * event.bytes + kSectorBytes - 1) /
-                                                   kSectorBytes);
+    counts.ideal +=
+        std::max<std::uint64_t>(1, (different * event.bytes + kSectorBytes - 1) / kSectorBytes);
   }
   for (std::uint32_t lane = 0; lane + 1 < kLanes; ++lane) {
     if (((event.mask >> lane) & 3) == 3) {

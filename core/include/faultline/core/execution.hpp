@@ -70,7 +70,7 @@ struct AccessStatistics {
   std::uint64_t ideal_sectors =
       0;  ///< sectors (passes) a dense layout of the same bytes would need
   std::int64_t lane_stride_bytes = 0;  ///< commonest distance between neighbouring lanes' addresses
-  std::uint64_t lanes = 0;               ///< active lanes, summed over the requests
+  std::uint64_t lanes = 0;             ///< active lanes, summed over the requests
   std::uint64_t distinct_addresses = 0;  ///< different addresses within a request, likewise
   friend bool operator==(const AccessStatistics&, const AccessStatistics&) = default;
 };
