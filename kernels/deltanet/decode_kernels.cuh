@@ -81,8 +81,8 @@ __device__ __forceinline__ float sum_over_lanes(float value) {
 }
 
 /// Sums kCount values over the lanes whose numbers differ in the bits of kOffset, ..., kWarp / 2:
-/// in each step half of the values go to either half of the lanes. Afterwards the lane's values 0 to
-/// kOwned - 1 are sums number owned_part() and following, and no other lane has them.
+/// in each step half of the values go to either half of the lanes. Afterwards the values 0 to
+/// kOwned - 1 of a lane are sums number owned_part() and following, and no other lane has them.
 template <int kCount, int kOffset, int kArray>
 __device__ __forceinline__ void reduce_scatter(float (&value)[kArray], int lane) {
   if constexpr (kOffset < kWarp) {
