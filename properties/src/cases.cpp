@@ -96,7 +96,7 @@ class CaseSpace {
         throw core::UsageError(fmt::format("{} has no variant '{}'", subject, variant));
       }
     }
-    if (options_.data.empty()) options_.data = kAllData;
+    if (options_.data.empty()) options_.data = data_modes(*subject_);
     if (options_.race.empty()) options_.race = {RaceMode::strict};
   }
 
@@ -181,6 +181,9 @@ class CaseSpace {
 
  private:
   std::string refusal(const Case& c) const {
+    if (options_.weakness) {
+      if (std::string why = options_.weakness(c.problem, c.variant); !why.empty()) return why;
+    }
     try {
       subject_->plan(c.problem, c.variant, c.config);
       return {};
@@ -215,6 +218,10 @@ std::ostream& operator<<(std::ostream& out, const InputRegime& regime) {
 }
 
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << command_line(c); }
+
+std::vector<DataMode> data_modes(const kernels::Subject& subject) {
+  return is_sequence(subject) ? std::vector<DataMode>{DataMode::normal} : kAllData;
+}
 
 Case parse_case(const kernels::SubjectRegistry& registry, const std::string& text) {
   const std::vector<std::string> words = words_of(text);

@@ -123,6 +123,23 @@ class ProblemSpace {
     return problem;
   }
 
+  /// First of everything that is listed, the minimum of everything else.
+  core::Problem smallest() const {
+    core::Assignment values;
+    for (const ParameterSpec& spec : parameters()) {
+      if (is_free_integer(spec)) {
+        values.set(spec.name, range_of(spec, limits_).minimum);
+      } else if (spec.kind == Kind::real) {
+        values.set(spec.name, spec.choices.empty()
+                                  ? real_text(std::clamp(1.0, spec.real_minimum, spec.real_maximum))
+                                  : spec.choices.front());
+      } else {
+        values.set(spec.name, listed_values(spec, limits_).front());
+      }
+    }
+    return {subject_->name, std::move(values)};
+  }
+
   std::vector<core::Problem> shrink(const core::Problem& problem) const {
     std::vector<core::Problem> smaller;
     for (const ParameterSpec& spec : parameters()) {
@@ -216,6 +233,10 @@ class ProblemSpace {
     return smaller;
   }
 
+  bool affordable(const core::Problem& problem) const {
+    return subject_->traffic_bytes(problem) <= limits_.traffic_bytes;
+  }
+
   void make_affordable(Source& source, core::Problem& problem) const {
     std::vector<const ParameterSpec*> order;
     for (const ParameterSpec& spec : parameters()) {
@@ -227,11 +248,22 @@ class ProblemSpace {
     // The first parameter of the order gives way first, so that the others keep their edges.
     for (const ParameterSpec* spec : order) {
       const IntegerRange range = range_of(*spec, limits_);
-      while (subject_->traffic_bytes(problem) > limits_.traffic_bytes) {
+      while (!affordable(problem)) {
         const std::int64_t value = problem.values.integer(spec->name);
         const std::int64_t half = value / 2 / range.multiple_of * range.multiple_of;
         if (half < range.minimum) break;
         problem.values.set(spec->name, half);
+      }
+    }
+    // Then listed values, which have fewer steps to give.
+    for (const ParameterSpec& spec : parameters()) {
+      if (is_free_integer(spec) || (spec.kind != Kind::integer && spec.kind != Kind::dtype)) {
+        continue;
+      }
+      const std::vector<std::string> listed = listed_values(spec, limits_);
+      for (std::uint64_t at = position_of(listed, problem.values.text(spec.name));
+           at > 0 && !affordable(problem); --at) {
+        problem.values.set(spec.name, listed[at - 1]);
       }
     }
   }
@@ -242,21 +274,49 @@ class ProblemSpace {
 
 }  // namespace
 
+bool is_sequence(const kernels::Subject& subject) { return subject.problem_domain.find("t"); }
+
 ProblemLimits simulator_limits(const kernels::Subject& subject) {
   ProblemLimits limits;
   if (subject.name == "gemv") {
     // Rows of a block: 1, 2, 4, 8, 32. Columns: 16-byte chunks, a warp's pass over them, the
     // mutant's 256, tiles of 512, 1024 and 2048.
     limits.parameters = {{"n", 80, {2, 4, 8, 32}}, {"k", 6200, {8, 256, 512, 1024, 2048}}};
-  } else if (subject.name == "gla_decode") {
+    return limits;
+  }
+  if (subject.name == "gla_decode") {
     limits.parameters = {{"b", 3, {2}}, {"h", 3, {2}}, {"dk", 256, {16, 32}}};
     limits.traffic_bytes = 128.0 * 1024.0;
+    return limits;
   }
+  const core::Domain& domain = subject.problem_domain;
+  for (const char* heads : {"b", "h"}) {
+    if (domain.find(heads)) limits.parameters.push_back({heads, 3, {2}});
+  }
+  // Chunks of 32 and 64 rows, three of the short ones.
+  constexpr std::int64_t kChunk = 32;
+  if (is_sequence(subject)) limits.parameters.push_back({"t", 70, {kChunk, 2 * kChunk}});
+  // The widest states are drawn too, with a sequence that crosses the edge of a chunk.
+  std::vector<core::Assignment::Value> widest;
+  for (const ParameterSpec& spec : domain.parameters) {
+    if (is_free_integer(spec)) {
+      const bool steps = spec.name == "t";
+      widest.emplace_back(spec.name, std::to_string(steps ? kChunk + 1 : spec.minimum));
+    } else if (spec.kind == Kind::integer) {
+      widest.emplace_back(spec.name, listed_values(spec, limits).back());
+    }
+  }
+  const core::Problem problem{subject.name, core::complete(domain, widest, context_of(subject))};
+  limits.traffic_bytes = std::max(limits.traffic_bytes, subject.traffic_bytes(problem));
   return limits;
 }
 
 ValueDomain<core::Problem> problems(const kernels::Subject& subject, ProblemLimits limits) {
   const ProblemSpace space(subject, std::move(limits));
+  if (const std::string why = space.complaint(space.smallest()); !why.empty()) {
+    throw core::UsageError(
+        fmt::format("these limits leave no problem of {}: of the smallest, {}", subject.name, why));
+  }
   const auto shrink = [space](const core::Problem& problem) { return space.shrink(problem); };
   return {
       .name = "problems of " + subject.name,

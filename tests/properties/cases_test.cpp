@@ -1,20 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // Domains over the built-in subjects keep the contract; a case's text is a command line.
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 
 #include "faultline/core/errors.hpp"
 #include "faultline/properties/domain_contract.hpp"
+#include "faultline/properties/integers.hpp"
 #include "property_test.hpp"
 #include "subjects.hpp"
 
 namespace faultline::properties {
 namespace {
 
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
+using ::testing::UnorderedElementsAre;
 
 TEST(CaseContract, ProblemsOfEverySubject) {
   for (const auto& subject : subjects().all()) {
@@ -26,9 +32,8 @@ TEST(CaseContract, CasesOfEveryVariant) {
   for (const auto& subject : subjects().all()) {
     for (const kernels::Variant& variant : subject->variants) {
       SCOPED_TRACE(variant.name);
-      EXPECT_THAT(domain_violations(cases(subjects(), subject->name, simulator_limits(*subject),
-                                          {.variants = {variant.name}}),
-                                    {.values = 8, .longest_walk = 20}),
+      EXPECT_THAT(domain_violations(simulator_cases(subject->name, {.variants = {variant.name}}),
+                                    {.values = 4, .shrinks = 8, .longest_walk = 8}),
                   IsEmpty());
     }
   }
@@ -38,10 +43,9 @@ TEST(CaseContract, CasesOfAllCleanVariants) {
   for (const auto& subject : subjects().all()) {
     const CaseOptions options{
         .race = {core::RaceMode::off, core::RaceMode::lenient, core::RaceMode::strict}};
-    EXPECT_THAT(
-        domain_violations(cases(subjects(), subject->name, simulator_limits(*subject), options),
-                          {.values = 30, .longest_walk = 20}),
-        IsEmpty());
+    EXPECT_THAT(domain_violations(simulator_cases(subject->name, options),
+                                  {.values = 12, .shrinks = 12, .longest_walk = 10}),
+                IsEmpty());
   }
 }
 
@@ -83,33 +87,86 @@ TEST(Cases, RefuseWhatTheyDoNotKnow) {
   }
 }
 
+TEST(Cases, AreOneStepOrSequences) {
+  for (const auto& subject : subjects().all()) {
+    const std::vector<core::DataMode> modes = data_modes(*subject);
+    EXPECT_EQ(modes.size(), is_sequence(*subject) ? 1u : 3u) << subject->name;
+    EXPECT_EQ(modes.front(), core::DataMode::normal);
+  }
+}
+
+TEST(Cases, AreNotDrawnWhereTheVariantIsDeclaredWeak) {
+  const auto domain = simulator_cases("deltanet_fwd", {.variants = {"squaring"}});
+  std::set<std::string> keys;
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    keys.insert(domain.generator(rc::Random(i)).value().problem.values.text("keys"));
+  }
+  EXPECT_THAT(keys, UnorderedElementsAre("small", "unit", "repeated"));
+  Case weak = parse_case(subjects(), "faultline verify deltanet_fwd@squaring t=1 keys=identical");
+  EXPECT_THAT(domain.complaint(weak), HasSubstr("declared weak"));
+  weak.variant = "chunkwise";
+  EXPECT_EQ(simulator_cases("deltanet_fwd").complaint(weak), "");
+}
+
+/// What a parameter must be drawn as: all of its list, or the edges of its tiles.
+std::vector<std::string> values_to_see(const core::ParameterSpec& spec,
+                                       const ProblemLimits& limits) {
+  std::vector<std::string> values;
+  if (spec.kind != core::ParameterSpec::Kind::integer) return spec.choices;
+  for (const std::int64_t value : spec.allowed) values.push_back(std::to_string(value));
+  for (const ParameterLimit& limit : limits.parameters) {
+    if (limit.name != spec.name || !spec.allowed.empty()) continue;
+    const std::int64_t maximum = std::min(limit.maximum, spec.maximum);
+    for (const std::int64_t edge :
+         edges_of({spec.minimum, maximum, spec.multiple_of, limit.tiles})) {
+      values.push_back(std::to_string(edge));
+    }
+  }
+  return values;
+}
+
 TEST(Cases, CoverVariantsDtypesConfigsAndEdges) {
   for (const auto& subject : subjects().all()) {
-    const auto domain = cases(subjects(), subject->name, simulator_limits(*subject));
-    std::map<std::string, std::set<std::string>> seen;
+    SCOPED_TRACE(subject->name);
+    const auto domain = simulator_cases(subject->name);
+    std::map<std::string, std::set<std::string>> seen, offered;
     for (std::uint64_t i = 0; i < 1000; ++i) {
       const Case c = domain.generator(rc::Random(i)).value();
       seen["variant"].insert(c.variant);
-      seen["config of " + c.variant].insert(c.config.line());
       seen["data"].insert(std::string(core::name_of(c.regime.data)));
       for (const auto& [name, value] : c.problem.values.values()) seen[name].insert(value);
-    }
-    EXPECT_EQ(seen["variant"].size(), 3u) << subject->name;
-    EXPECT_EQ(seen["dtype"].size(), 3u) << subject->name;
-    EXPECT_EQ(seen["data"].size(), 3u) << subject->name;
-    for (const std::string& variant : seen["variant"]) {
-      const core::Problem problem = subject->verify_problems(true).front();
-      EXPECT_EQ(seen["config of " + variant].size(), subject->configs(problem, variant).size());
-    }
-    if (subject->name == "gemv") {
-      for (const char* k : {"1", "255", "256", "257", "511", "512", "513", "1023", "1024", "1025",
-                            "2047", "2048", "2049"}) {
-        EXPECT_TRUE(seen["k"].contains(k)) << k;
+      const std::string configs = "configs of " + c.variant;
+      seen[configs].insert(c.config.line());
+      for (const core::Config& config : subject->configs(c.problem, c.variant)) {
+        offered[configs].insert(config.line());
       }
-    } else {
-      EXPECT_EQ(seen["dk"].size(), 16u);
+    }
+    for (const kernels::Variant& variant : subject->variants) {
+      if (!variant.is_mutant) offered["variant"].insert(variant.name);
+    }
+    for (const core::DataMode data : data_modes(*subject)) {
+      offered["data"].insert(std::string(core::name_of(data)));
+    }
+    for (const auto& [name, values] : offered) EXPECT_EQ(seen[name], values) << name;
+    const ProblemLimits limits = simulator_limits(*subject);
+    for (const core::ParameterSpec& spec : subject->problem_domain.parameters) {
+      EXPECT_THAT(seen[spec.name], IsSupersetOf(values_to_see(spec, limits))) << spec.name;
+      EXPECT_GT(seen[spec.name].size(), 1u) << spec.name;
     }
   }
+}
+
+TEST(CaseContract, LimitsThatLeaveNothingAreRefused) {
+  ProblemLimits limits = simulator_limits(subjects().get("deltanet_bwd"));
+  limits.traffic_bytes = 16.0 * 1024.0;  // four states of 64 x 64 are 64 KiB
+  try {
+    problems(subjects().get("deltanet_bwd"), limits);
+    FAIL() << "no UsageError";
+  } catch (const core::UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("leave no problem of deltanet_bwd"));
+  }
+  limits.traffic_bytes = 80.0 * 1024.0;  // narrow states only: listed values step down
+  EXPECT_THAT(domain_violations(problems(subjects().get("deltanet_bwd"), limits)), IsEmpty());
 }
 
 }  // namespace

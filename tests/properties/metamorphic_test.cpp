@@ -28,8 +28,7 @@ using Law = void (*)(const Case&);
 
 /// Values alone decide: empty `variants` are the clean ones.
 ValueDomain<Case> cases_of(const std::string& subject, std::vector<std::string> variants = {}) {
-  return cases(subjects(), subject, simulator_limits(subjects().get(subject)),
-               {.variants = std::move(variants), .race = {core::RaceMode::off}});
+  return simulator_cases(subject, {.variants = std::move(variants), .race = {core::RaceMode::off}});
 }
 
 void check_law(const std::string& subject, Law law) {

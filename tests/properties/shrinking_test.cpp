@@ -28,15 +28,24 @@ const HandMade kMinima[] = {
     {"gemv", "stage_sentinel", "n=1 k=1 dtype=f16", "stages=3"},
     // One state tile: pass 2 loads it over the one that pass 1 may still be reading.
     {"gla_decode", "shared_buffer", "b=1 h=1 dk=16 dv=64 dtype=f16", "copy=bulk"},
+    // One step, of which nothing reaches the output.
+    {"deltanet_fwd", "strict_tril", "t=1", "chunk=64"},
+    // One step, left by a gradient.
+    {"deltanet_bwd", "drop_dh_coefficient", "t=1 states=random", "chunk=64"},
+    // The inverse differs from the identity from the second step on; what small keys add to it
+    // there is below the bound.
+    {"deltanet_bwd", "drop_a_inv", "t=4", "chunk=64"},
+    // A state decays in any chunk.
+    {"gated_deltanet_fwd", "gamma_twice", "t=1 states=random", "chunk=64"},
+    // The gate of step 1 reaches both steps.
+    {"gated_deltanet_bwd", "no_reverse_cumsum", "t=2", "chunk=64"},
 };
 
 class Shrinking : public testing::TestWithParam<HandMade> {};
 
 TEST_P(Shrinking, EndsAtMostAtTheHandMadeMinimum) {
   const HandMade& minimum = GetParam();
-  const kernels::Subject& subject = subjects().get(minimum.subject);
-  const auto domain = cases(subjects(), minimum.subject, simulator_limits(subject),
-                            {.variants = {minimum.variant}});
+  const auto domain = simulator_cases(minimum.subject, {.variants = {minimum.variant}});
   const PropertyResult result = run_property(
       [&] {
         const Case c = *domain.generator;

@@ -17,9 +17,28 @@ const kernels::SubjectRegistry& subjects() {
   return registry;
 }
 
+std::vector<std::string> subject_names() {
+  std::vector<std::string> names;
+  for (const auto& subject : subjects().all()) names.push_back(subject->name);
+  return names;
+}
+
 core::Backend& simulator() {
   static const std::unique_ptr<core::Backend> backend = simulator::make_simulator_backend();
   return *backend;
+}
+
+std::string declared_weakness(const core::Problem& problem, const std::string& variant) {
+  if (variant != "squaring") return {};
+  const std::string& keys = problem.values.text("keys");
+  const bool alike = keys == "correlated" || keys == "identical";
+  return alike ? "repeated squaring is declared weak for keys=" + keys : "";
+}
+
+ValueDomain<Case> simulator_cases(const std::string& subject, CaseOptions options) {
+  options.weakness = declared_weakness;
+  if (is_sequence(subjects().get(subject))) options.largest_trials = 1;
+  return cases(subjects(), subject, simulator_limits(subjects().get(subject)), options);
 }
 
 core::TrialPlan plan_of(const Case& c, const std::vector<core::Assignment::Value>& changed) {

@@ -13,7 +13,16 @@
 namespace faultline::properties {
 
 const kernels::SubjectRegistry& subjects();
+std::vector<std::string> subject_names();
 core::Backend& simulator();
+
+/// Why a variant is not judged on a problem, "" where it is: repeated squaring declares that it
+/// fails for keys that correlate (tests/kernels/deltanet_fwd_test.cpp shows that it does).
+std::string declared_weakness(const core::Problem& problem, const std::string& variant);
+
+/// What is drawn of a subject: simulator_limits(), all that is declared right. Sequences cost the
+/// simulator most, so they get one trial.
+ValueDomain<Case> simulator_cases(const std::string& subject, CaseOptions options = {});
 
 /// The plan of a case, with some of its problem's values replaced.
 core::TrialPlan plan_of(const Case& c, const std::vector<core::Assignment::Value>& changed = {});

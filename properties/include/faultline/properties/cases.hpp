@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <iosfwd>
 #include <string>
 #include <vector>
@@ -43,18 +44,25 @@ std::ostream& operator<<(std::ostream& out, const Case& c);
 /// Inverse of command_line(); every option may be left out. UsageError on what it does not know.
 Case parse_case(const kernels::SubjectRegistry& registry, const std::string& text);
 
+/// The data modes under which a subject can be judged: coded data for subjects of one step only.
+/// Over a sequence the states of coded keys grow without limit (a step of a delta rule contracts
+/// only while beta |k|^2 <= 2), and nothing is exact.
+std::vector<core::DataMode> data_modes(const kernels::Subject& subject);
+
 struct CaseOptions {
   std::vector<std::string> variants{};  ///< empty: the clean ones
-  std::vector<core::DataMode> data{};   ///< empty: all
+  std::vector<core::DataMode> data{};   ///< empty: data_modes() of the subject
   std::vector<core::RaceMode> race{};   ///< empty: strict
   std::uint64_t largest_trials = 3;
+  /// Declared weaknesses: why a variant is not judged on a problem, "" where it is. Empty: none.
+  std::function<std::string(const core::Problem&, const std::string& variant)> weakness{};
 };
 
 /// Cases of one subject: a problem of its domain, a variant, one of the configs that the variant is
-/// swept over, inputs. Combinations that the subject refuses are not in the domain. Shrinks the
-/// problem first, then the config towards the default (the first), data towards normal, the number
-/// of trials and the seed towards 1; the variant stays.
-/// The registry must outlive the domain.
+/// swept over, inputs. Combinations that the subject refuses, or at which the variant is declared
+/// weak, are not in the domain. Shrinks the problem first, then the config towards the default (the
+/// first), data towards normal, the number of trials and the seed towards 1; the variant stays. The
+/// registry must outlive the domain.
 ValueDomain<Case> cases(const kernels::SubjectRegistry& registry, const std::string& subject,
                         const ProblemLimits& limits, const CaseOptions& options = {});
 

@@ -36,15 +36,20 @@ struct ProblemLimits {
   std::vector<core::Dtype> dtypes{};
 };
 
-/// Limits at which one trial costs the simulator milliseconds, with the tile lengths that the
-/// subject's kernels are built for. Subjects that this library does not know get the default.
+/// Whether one call runs over a sequence: the problem has a length t.
+bool is_sequence(const kernels::Subject& subject);
+
+/// Limits at which one trial costs the simulator milliseconds (sequences: tenths of a second), with
+/// the tile lengths that the subject's kernels are built for. Every value that the domain lists is
+/// within the limit of bytes: it is at least what the smallest problem of the widest values moves.
 ProblemLimits simulator_limits(const kernels::Subject& subject);
 
 /// Problems of the subject inside its domain and the limits. Integers are drawn by tile_edges();
-/// where a problem is too large, integers are halved, in a drawn order, until it is not. Prints as
-/// the problem line. Shrinks one parameter at a time: integers as smaller_values(), choices and
-/// dtypes towards the first one, reals towards a named value, then 1, then integers.
-/// The subject must outlive the domain.
+/// where a problem is too large, integers are halved, in a drawn order, until it is not; where that
+/// is not enough, listed integers and dtypes step down. UsageError when the smallest problem is too
+/// large. Prints as the problem line. Shrinks one parameter at a time: integers as
+/// smaller_values(), choices and dtypes towards the first one, reals towards a named value, then 1,
+/// then integers. The subject must outlive the domain.
 ValueDomain<core::Problem> problems(const kernels::Subject& subject, ProblemLimits limits);
 
 }  // namespace faultline::properties
