@@ -277,8 +277,9 @@ std::vector<core::BufferSpec> backward_workspaces(const Extents& e, Dtype dtype,
       workspace_buffer("du_partial", dtype, {e.b, e.h, e.t, e.dv}, chunk),
       workspace_buffer("gradient_decays", Dtype::f32,
                        {e.b, e.h, n, decay_record(static_cast<int>(chunk))}, 1),
-      workspace_buffer("dh", dtype, {e.b, e.h, n, e.dk, e.dv}, e.dk),
-      workspace_buffer("du", dtype, {e.b, e.h, e.t, e.dv}, chunk),
+      workspace_buffer("dh", dtype, {e.b, e.h, n, e.dk, e.dv}, e.dk,
+                       "the gradient of the state after one chunk"),
+      workspace_buffer("du", dtype, {e.b, e.h, e.t, e.dv}, chunk, "one chunk"),
   };
   if (segments > 1) {
     buffers.push_back(
@@ -337,13 +338,12 @@ reference::DeltaNumerics backward_numerics(const Extents& extents, const Backwar
   if (options.dtype == Dtype::f32) {
     return numerics;
   }
-  // diag(s e^G) dO is rounded where the plan has s diag(e^G) Q: the same products, spread alike. A
-  // power of two alone is exact.
+  // diag(s e^G) dO is rounded, not diag(s e^G) Q; a power of two alone is exact.
+  numerics.decay_on_gradient = true;
   int exponent = 0;
   const bool exact = !gated && std::abs(std::frexp(options.scale, &exponent)) == 0.5f;
   numerics.set(RoundingPoint::q_hat_dh, exact ? Grid::none : reference::grid_of(options.dtype));
-  numerics.scale_in_query = true;
-  // diag(beta) E is rounded where the plan has diag(beta) K: likewise.
+  numerics.beta_on_e = true;
   numerics.r_w_from_r_v = true;
   numerics.sums_from_operands = true;
   if (options.segments > 1) {

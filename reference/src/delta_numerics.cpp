@@ -80,6 +80,8 @@ std::string to_string(const DeltaNumerics& numerics) {
   flag("fused_v_new", numerics.fused_v_new);
   flag("decay_on_v_new", numerics.decay_on_v_new);
   flag("scale_in_query", numerics.scale_in_query);
+  flag("decay_on_gradient", numerics.decay_on_gradient);
+  flag("beta_on_e", numerics.beta_on_e);
   flag("dw_in_pieces", numerics.dw_in_pieces);
   flag("r_w_from_r_v", numerics.r_w_from_r_v);
   flag("sums_from_operands", numerics.sums_from_operands);

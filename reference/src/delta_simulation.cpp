@@ -544,17 +544,26 @@ void DeltaSimulation::find_du(const Chunk& c, FloatView gradient) {
 
 /// dh = gamma dh' + s Q^^T dO - W^T dU
 void DeltaSimulation::retreat_gradient(const Chunk& c, FloatView gradient) {
-  const FloatView q_hat = by_key_[0].middle(0, c.rows);
-  scale_rows(q_hat, factors_.decay_in.data() + c.first, in_.q.middle(c.first, c.rows));
-  const FloatView d_o = in_.d_o.middle(c.first, c.rows);
+  const FloatView q = in_.q.middle(c.first, c.rows), d_o = in_.d_o.middle(c.first, c.rows);
+  const float* decay_in = factors_.decay_in.data() + c.first;
   const FloatView product = next_.view();
-  if (numerics_.scale_in_query) {
-    scale(q_hat, in_.scale);
-  }
-  round(RoundingPoint::q_hat_dh, q_hat);
-  multiply_at(product, q_hat, d_o);
-  if (!numerics_.scale_in_query) {
-    scale(product, in_.scale);
+  if (numerics_.decay_on_gradient) {
+    const FloatView d_o_hat = by_value_[5].middle(0, c.rows);
+    scale_rows(d_o_hat, decay_in, d_o);
+    scale(d_o_hat, in_.scale);
+    round(RoundingPoint::q_hat_dh, d_o_hat);
+    multiply_at(product, q, d_o_hat);
+  } else {
+    const FloatView q_hat = by_key_[0].middle(0, c.rows);
+    scale_rows(q_hat, decay_in, q);
+    if (numerics_.scale_in_query) {
+      scale(q_hat, in_.scale);
+    }
+    round(RoundingPoint::q_hat_dh, q_hat);
+    multiply_at(product, q_hat, d_o);
+    if (!numerics_.scale_in_query) {
+      scale(product, in_.scale);
+    }
   }
   scale(gradient, factors_.gamma[static_cast<std::size_t>(c.index)]);
   add(gradient, product);
@@ -738,9 +747,16 @@ void DeltaSimulation::backward_chunk(const Chunk& c) {
   add(dk, term);
   multiply(term, e_rounded, k, Update::set, Triangle::a_lower);
   scale_rows(term, beta, term);
-  scale_rows(key_scratch, beta, k);
-  round(RoundingPoint::b_k, key_scratch);
-  multiply_at(term, e_rounded, key_scratch, Update::add, Triangle::a_upper);
+  if (numerics_.beta_on_e) {
+    const FloatView beta_e = square_[1].block(0, c.rows, c.rows);  // dP . Gamma is done with
+    scale_rows(beta_e, beta, e);
+    round(RoundingPoint::b_k, beta_e);
+    multiply_at(term, beta_e, k, Update::add, Triangle::a_upper);
+  } else {
+    scale_rows(key_scratch, beta, k);
+    round(RoundingPoint::b_k, key_scratch);
+    multiply_at(term, e_rounded, key_scratch, Update::add, Triangle::a_upper);
+  }
   round(RoundingPoint::dk_piece, term);
   add(dk, term);
 

@@ -250,6 +250,9 @@ TEST(DeltaSimulation, EveryPlanComputesTheReference) {
   plans.back().scale_in_query = true;
   plans.back().set(RoundingPoint::q_hat_o, Grid::f32);
   plans.push_back(plain);
+  plans.back().decay_on_gradient = true;
+  plans.back().beta_on_e = true;
+  plans.push_back(plain);
   plans.back().dw_in_pieces = true;
   plans.push_back(plain);
   plans.back().r_w_from_r_v = true;

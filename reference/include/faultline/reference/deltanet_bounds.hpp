@@ -44,7 +44,7 @@ enum class RoundingPoint : std::uint8_t {
   x,           ///< X
   b_w,         ///< B_w = diag(beta e^G) K
   b_v,         ///< B_v = diag(beta) V, or the residual diag(beta)(V - e^G K h) with fused_v_new
-  b_k,         ///< diag(beta) K, of dk_A
+  b_k,         ///< diag(beta) K, of dk_A; diag(beta) E with beta_on_e
   w,           ///< W
   u,           ///< U
   h,           ///< the chunk state as an operand
@@ -52,7 +52,8 @@ enum class RoundingPoint : std::uint8_t {
   p,           ///< P
   k_hat,       ///< K^ = diag(e^(G_n - G)) K, or diag(e^(G_n - G)) V~ with decay_on_v_new
   q_hat_o,     ///< Q^ = diag(e^G) Q as an operand of O; none: e^G scales the fp32 product Q h
-  q_hat_dh,    ///< Q^ as an operand of dh_local; times the scale with scale_in_query
+  q_hat_dh,    ///< Q^ as an operand of dh_local; times the scale with scale_in_query;
+               ///< diag(s e^G) dO, the product's other operand, with decay_on_gradient
   dp,          ///< dP . Gamma
   du_partial,  ///< s P^T dO
   dh,          ///< the gradient of the outgoing state as an operand
@@ -94,11 +95,13 @@ struct DeltaNumerics {
   /// X_ij = -X_ii sum_k M_ik X_kj with operands rounded at m, x and x_sum. 0: all of X by fp32
   /// substitution.
   int inverse_block = 0;
-  bool fused_v_new = false;     ///< V~ = X diag(beta)(V - e^G K h): no W, U on that path
-  bool decay_on_v_new = false;  ///< h' = gamma h + K^T (diag(e^(G_n - G)) V~)
-  bool scale_in_query = false;  ///< q_hat holds the scale
-  bool dw_in_pieces = false;    ///< dW_local and dw_cross each rounded at dw
-  bool r_w_from_r_v = false;    ///< R_w = -R_v h^T with R_v rounded at r, no dW
+  bool fused_v_new = false;        ///< V~ = X diag(beta)(V - e^G K h): no W, U on that path
+  bool decay_on_v_new = false;     ///< h' = gamma h + K^T (diag(e^(G_n - G)) V~)
+  bool scale_in_query = false;     ///< q_hat holds the scale
+  bool decay_on_gradient = false;  ///< dh_local = Q^T (diag(s e^G) dO)
+  bool beta_on_e = false;          ///< dk_A = diag(beta) E K + (diag(beta) E)^T K
+  bool dw_in_pieces = false;       ///< dW_local and dw_cross each rounded at dw
+  bool r_w_from_r_v = false;       ///< R_w = -R_v h^T with R_v rounded at r, no dW
   /// dbeta_A and dG_A from E as rounded at e, <dh', h> of dG_state from dh' as rounded at dh.
   bool sums_from_operands = false;
   /// Chunks of a segment when the states are found by a scan over segments, each represented by a
@@ -128,6 +131,8 @@ inline constexpr double kBoundLambda = 7.0;
 inline constexpr double kTwinLimit = 0.85;
 /// A term is visible where leaving it out moves an output by this many bounds.
 inline constexpr double kVisibleRatio = 1.5;
+/// The two forms of the reference must agree to this part of the largest element.
+inline constexpr double kFormsAgree = 1e-12;
 /// RMS s above this part of RMS ref is worth a warning.
 inline constexpr double kWideBound = 0.05;
 
@@ -159,7 +164,7 @@ struct BoundFigures {
 struct BoundReport {
   std::vector<BoundFigures> outputs{};        ///< in the order of DeltaBounds::outputs
   std::vector<BoundFigures> intermediates{};  ///< in the order of DeltaBounds::intermediates
-  double forms_difference = 0.0;  ///< worst of the outputs; the two forms must agree to 1e-12
+  double forms_difference = 0.0;              ///< worst of the outputs; the two forms must agree
 
   bool usable() const;
   /// One sentence for each thing wrong or worth saying; empty when there is nothing.
