@@ -61,7 +61,12 @@ struct EnumNames<DataMode> {
 };
 template <>
 struct EnumNames<ErrorHypothesis::Kind> {
-  static constexpr std::array<std::string_view, 3> kNames{"term", "wrong_form", "low_precision"};
+  static constexpr std::array<std::string_view, 4> kNames{"term", "wrong_form", "low_precision",
+                                                          "rounding"};
+};
+template <>
+struct EnumNames<ReferenceNote::Kind> {
+  static constexpr std::array<std::string_view, 2> kNames{"blind", "unusable"};
 };
 template <>
 struct EnumNames<RaceMode> {

@@ -281,6 +281,8 @@ void describe(A& a, T& x) {
   a("first_row_r_squared", x.first_row_r_squared);
   a("last_row_coefficient", x.last_row_coefficient);
   a("last_row_r_squared", x.last_row_r_squared);
+  a("size_ratio", x.size_ratio);
+  a("size_explained", x.size_explained);
   a("outputs", x.outputs);
 }
 
@@ -320,6 +322,15 @@ void describe(A& a, T& x) {
   a("tile_axis", x.tile_axis);
 }
 
+template <class A, Is<ReferenceNoteEvidence> T>
+void describe(A& a, T& x) {
+  a("problem", x.problem);
+  a("config", x.config);
+  a("output", x.output);
+  a("kind", x.kind);
+  a("text", x.text);
+}
+
 template <class A, Is<Evidence> T>
 void describe(A& a, T& x) {
   a("subject", x.subject);
@@ -331,6 +342,7 @@ void describe(A& a, T& x) {
   a("mode", x.mode);
   a("interrupted", x.interrupted);
   a("null_outputs_accepted", x.null_outputs_accepted);
+  a("reference_notes", x.reference_notes);
   a("asynchronous_instructions", x.asynchronous_instructions);
   a("repeat", x.repeat);
   a("error_shape", x.error_shape);

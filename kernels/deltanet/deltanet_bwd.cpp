@@ -183,6 +183,9 @@ core::TrialPlan plan(const core::Problem& problem, bool gated, const std::string
   plan.reference = [=](const std::vector<core::Tensor>& inputs) {
     return references_of(*bounds(inputs, false), output_names(gated));
   };
+  plan.reference_notes = [=](const std::vector<core::Tensor>& inputs) {
+    return notes_of(*bounds(inputs, false), output_names(gated));
+  };
   plan.intermediate_reference = [=](const std::vector<core::Tensor>& inputs) {
     return references_of(*bounds(inputs, true), {kIntermediates.begin(), kIntermediates.end()});
   };

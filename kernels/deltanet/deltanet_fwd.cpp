@@ -8,6 +8,7 @@
 #include <faultline/core/errors.hpp>
 #include <faultline/reference/deltanet.hpp>
 #include <faultline/reference/deltanet_bounds.hpp>
+#include <faultline/reference/deltanet_squaring.hpp>
 #include <faultline/reference/deltanet_state.hpp>
 
 #include <fmt/format.h>
@@ -192,6 +193,9 @@ core::TrialPlan plan(const core::Problem& problem, bool gated, const std::string
   plan.reference = [=](const std::vector<core::Tensor>& inputs) {
     return references_of(*bounds(inputs, false), {"o", "hT"});
   };
+  plan.reference_notes = [=](const std::vector<core::Tensor>& inputs) {
+    return notes_of(*bounds(inputs, false), {"o", "hT"});
+  };
   plan.intermediate_reference = [=](const std::vector<core::Tensor>& inputs) {
     return references_of(*bounds(inputs, true), {kIntermediates.begin(), kIntermediates.end()});
   };
@@ -201,6 +205,9 @@ core::TrialPlan plan(const core::Problem& problem, bool gated, const std::string
     std::vector<core::ErrorHypothesis> all = reference::delta_hypotheses(values, chunk, kOutputs);
     if (auto state = reference::narrow_state_hypothesis(values, chunk, kOutputs, Dtype::bf16)) {
       all.push_back(std::move(*state));
+    }
+    if (auto squaring = reference::squaring_hypothesis(values, chunk, kOutputs)) {
+      all.push_back(std::move(*squaring));
     }
     return all;
   };

@@ -82,6 +82,11 @@ InputSpec input_of(const core::Problem& problem, const Extents& e, std::string_v
   return keys == "small" ? small : normal;
 }
 
+/// Tiles of a head, 0 where a tile would reach into the next one.
+std::int64_t tiles_of_head(std::int64_t rows, std::int64_t tile_rows) {
+  return rows % tile_rows == 0 ? rows / tile_rows : 0;
+}
+
 }  // namespace
 
 Extents extents_of(const core::Problem& problem) {
@@ -177,23 +182,27 @@ core::BufferSpec family_buffer(const core::Problem& problem, std::string_view na
                   .cols = cols,
                   .tile_rows = std::min(tile_rows, rows),
                   .tile_cols = cols,
+                  .tiles_per_group = tiles_of_head(rows / e.heads(), tile_rows),
                   .tile_axis = tile_rows == kStateTileRows ? "16 rows of dk" : "one chunk"};
   return buffer;
 }
 
 core::BufferSpec workspace_buffer(std::string name, core::Dtype dtype, core::Shape shape,
-                                  std::int64_t tile_rows) {
+                                  std::int64_t tile_rows, std::string tile_axis) {
   core::BufferSpec buffer;
   buffer.name = std::move(name);
   buffer.dtype = dtype;
   buffer.shape = std::move(shape);
   buffer.role = core::BufferRole::workspace;
   const std::int64_t cols = buffer.shape.back(), rows = buffer.elements() / cols;
+  const std::int64_t heads = buffer.shape.at(0) * buffer.shape.at(1);
   buffer.tiles = {.rows = rows,
                   .cols = cols,
                   .tile_rows = std::min(tile_rows, rows),
                   .tile_cols = cols,
-                  .tile_axis = fmt::format("{} rows", tile_rows)};
+                  .tiles_per_group = tiles_of_head(rows / heads, tile_rows),
+                  .tile_axis =
+                      tile_axis.empty() ? fmt::format("{} rows", tile_rows) : std::move(tile_axis)};
   return buffer;
 }
 
@@ -234,6 +243,42 @@ std::vector<core::ReferenceTensor> references_of(const reference::DeltaBounds& b
     tensors.push_back(bounds.at(name));
   }
   return tensors;
+}
+
+std::vector<core::ReferenceNote> notes_of(const reference::DeltaBounds& bounds,
+                                          const std::vector<std::string>& names) {
+  using Kind = core::ReferenceNote::Kind;
+  std::vector<core::ReferenceNote> notes;
+  for (const reference::BoundFigures& f : bounds.report.outputs) {
+    if (std::find(names.begin(), names.end(), f.name) == names.end()) {
+      continue;
+    }
+    if (!(f.forms_difference <= reference::kFormsAgree)) {
+      notes.push_back({f.name, Kind::unusable,
+                       fmt::format("the recurrence and the chunkwise form of {} differ by {:.1e} "
+                                   "of its largest element, they must agree to {:.0e}",
+                                   f.name, f.forms_difference, reference::kFormsAgree)});
+    }
+    if (f.not_finite > 0) {
+      notes.push_back({f.name, Kind::unusable,
+                       fmt::format("{} of {} elements of {} have no finite bound: the numeric plan "
+                                   "overflows or divides by zero",
+                                   f.not_finite, f.elements, f.name)});
+    } else if (f.unsound()) {
+      notes.push_back({f.name, Kind::unusable,
+                       fmt::format("rounded to nearest, the numeric plan is off by {:.2f} of the "
+                                   "bound of {} at element {} (limit {}): its roundings do not "
+                                   "average out",
+                                   f.twin_ratio, f.name, f.twin_index, reference::kTwinLimit)});
+    } else if (f.blind()) {
+      notes.push_back(
+          {f.name, Kind::blind,
+           f.rejects_zero
+               ? fmt::format("{} moved by one element would be accepted", f.name)
+               : fmt::format("an all-zero {} would be accepted: it is below rounding", f.name)});
+    }
+  }
+  return notes;
 }
 
 std::vector<std::string> names_of(const std::vector<core::BufferSpec>& buffers,

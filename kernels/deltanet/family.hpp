@@ -49,9 +49,11 @@ core::BufferSpec family_buffer(const core::Problem& problem, std::string_view na
                                std::int64_t chunk);
 
 /// A workspace of that shape, cut into tiles for comparison as an intermediate: the last extent is
-/// the tile's columns, `tile_rows` rows of the array flattened to two dimensions its rows.
+/// the tile's columns, `tile_rows` rows of the array flattened to two dimensions its rows; what a
+/// tile is, `tile_axis` says (empty: so many rows). The first two extents are B and H: tiles are
+/// counted within a head where a head has whole tiles.
 core::BufferSpec workspace_buffer(std::string name, core::Dtype dtype, core::Shape shape,
-                                  std::int64_t tile_rows);
+                                  std::int64_t tile_rows, std::string tile_axis = "");
 
 /// Position of the buffer of that name. UsageError when there is none.
 std::uint32_t index_of(const std::vector<core::BufferSpec>& buffers, std::string_view name);
@@ -63,6 +65,10 @@ reference::DeltaInputs inputs_of(const std::vector<core::BufferSpec>& buffers,
 /// The tensors of those names, outputs or intermediates, in that order.
 std::vector<core::ReferenceTensor> references_of(const reference::DeltaBounds& bounds,
                                                  const std::vector<std::string>& names);
+
+/// What the bounds say against themselves, of the outputs of those names.
+std::vector<core::ReferenceNote> notes_of(const reference::DeltaBounds& bounds,
+                                          const std::vector<std::string>& names);
 
 /// Names of the buffers at `indices`.
 std::vector<std::string> names_of(const std::vector<core::BufferSpec>& buffers,

@@ -233,7 +233,7 @@ std::vector<core::BufferSpec> forward_workspaces(const Extents& e, Dtype dtype, 
                                                  std::int64_t segment) {
   const std::int64_t n = e.chunks(chunk);
   const auto rows = [&](std::string name, std::int64_t columns) {
-    return workspace_buffer(std::move(name), dtype, {e.b, e.h, e.t, columns}, chunk);
+    return workspace_buffer(std::move(name), dtype, {e.b, e.h, e.t, columns}, chunk, "one chunk");
   };
   std::vector<core::BufferSpec> all{
       workspace_buffer("gates", Dtype::f32, {e.b, e.h, n, chunk}, 1),
@@ -245,7 +245,8 @@ std::vector<core::BufferSpec> forward_workspaces(const Extents& e, Dtype dtype, 
     all.push_back(workspace_buffer("transitions", dtype, {e.b, e.h, carried, e.dk, e.dk}, e.dk));
     all.push_back(workspace_buffer("locals", Dtype::f32, {e.b, e.h, carried, e.dv, e.dk}, e.dv));
   }
-  all.push_back(workspace_buffer("h", dtype, {e.b, e.h, n, e.dk, e.dv}, e.dk));
+  all.push_back(
+      workspace_buffer("h", dtype, {e.b, e.h, n, e.dk, e.dv}, e.dk, "the state before one chunk"));
   all.push_back(rows("v_new", e.dv));
   return all;
 }

@@ -21,7 +21,6 @@ namespace faultline::reference {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kFormsAgree = 1e-12;
 constexpr std::int64_t kTile = 16;
 
 /// Runs are shared out in groups whose sums are added in order: the result does not depend on which

@@ -74,6 +74,7 @@ EvidenceTable term_fits(const core::Evidence& evidence) {
   const auto suffix = [](core::ErrorHypothesis::Kind kind) {
     return kind == core::ErrorHypothesis::Kind::term         ? ""
            : kind == core::ErrorHypothesis::Kind::wrong_form ? " (form)"
+           : kind == core::ErrorHypothesis::Kind::rounding   ? " (size)"
                                                              : " (low precision)";
   };
   for (std::size_t i = 0; i < here.size() && i < kTermRows; ++i) {

@@ -12,6 +12,7 @@
 #include "faultline/diagnosis/totals.hpp"
 #include "faultline/stress/captures.hpp"
 #include "faultline/stress/statistics.hpp"
+#include "reference_limits.hpp"
 
 namespace faultline::stress::detail {
 
@@ -191,6 +192,10 @@ void finish_evidence(core::Evidence& evidence, const core::TrialPlan& plan, core
   if (captured || evidence.mode == "stress") {
     add_terms(evidence, examine_terms(plan, data, results, core::trial_seed(seed, 0), {}, trouble),
               "", "");
+  }
+  if (evidence.mode == "stress") {
+    constexpr std::int64_t kElements = std::int64_t{1} << 24;
+    add_reference_limits(evidence, plan, data, core::trial_seed(seed, 0), kElements, "", "");
   }
   if (!trouble.empty() && !evidence.arms.empty()) {
     std::string& note = evidence.arms.front().result.note;

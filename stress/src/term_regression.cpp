@@ -36,18 +36,67 @@ struct Projection {
   }
 };
 
+/// How residuals compare with a predicted size of random sign. Residuals and sizes in units of what
+/// the comparison allows.
+struct SizeFit {
+  /// Of an element that is predicted to move by less than this, its bound says more.
+  static constexpr double kMatters = 0.25;
+  /// Largest error over its root mean square, as in the bounds of Monte Carlo arithmetic.
+  static constexpr double kReach = 7.0;
+
+  std::uint64_t elements = 0;
+  double log_sum = 0.0;        ///< of |residual| / size
+  double log_floor_sum = 0.0;  ///< of what a right kernel may be off by, in the mean, over size
+  double unexplained = 0.0;    ///< squares of what reaches beyond the bound and the size
+
+  void add(double size, double residual) {
+    const double magnitude = std::fabs(residual);
+    if (!std::isfinite(size)) return;  // anything may happen
+    const double beyond = magnitude - 1.0 - kReach * size;
+    if (beyond > 0.0) unexplained += beyond * beyond;
+    if (size < kMatters) return;
+    constexpr double kExact = 1e-3;  // an exact hit must not decide the mean of logarithms
+    ++elements;
+    log_sum += std::log(std::max(magnitude / size, kExact));
+    log_floor_sum -= std::log(kReach * size);
+  }
+  void add(const SizeFit& other) {
+    elements += other.elements;
+    log_sum += other.log_sum;
+    log_floor_sum += other.log_floor_sum;
+    unexplained += other.unexplained;
+  }
+  /// Size found over size predicted, by the mean of logarithms: that of |z|, z normal, is -0.635.
+  double ratio() const {
+    return elements > 0 ? std::exp(log_sum / static_cast<double>(elements) + 0.635) : 0.0;
+  }
+  double standard_error() const {
+    constexpr double kSpread = 1.11;  // of the logarithm of |z|
+    return elements > 0 ? ratio() * kSpread / std::sqrt(static_cast<double>(elements)) : 0.0;
+  }
+  double explained(double residual_squared) const {
+    constexpr double kAboveHealthy = 2.0;
+    if (elements == 0 || !(residual_squared > 0.0)) return 0.0;
+    const double floor = std::exp(log_floor_sum / static_cast<double>(elements));
+    if (ratio() < kAboveHealthy * floor) return 0.0;
+    return std::max(0.0, 1.0 - unexplained / residual_squared);
+  }
+};
+
 /// Inner products over the elements of one output, or of several.
 struct Moments {
   explicit Moments(std::size_t hypotheses)
       : whole(hypotheses),
         first_rows(hypotheses),
         last_rows(hypotheses),
+        sizes(hypotheses),
         cross(hypotheses * hypotheses) {}
 
   std::uint64_t elements = 0, excluded = 0, wrong = 0;
   double residual_squared = 0.0;
   std::vector<Projection> whole, first_rows, last_rows;
-  std::vector<double> cross;  ///< <e_i, e_j>, both triangles
+  std::vector<SizeFit> sizes;  ///< of hypotheses that predict a size alone
+  std::vector<double> cross;   ///< <e_i, e_j>, both triangles
 
   void add(const Moments& other) {
     elements += other.elements;
@@ -58,6 +107,7 @@ struct Moments {
       whole[h].add(other.whole[h]);
       first_rows[h].add(other.first_rows[h]);
       last_rows[h].add(other.last_rows[h]);
+      sizes[h].add(other.sizes[h]);
     }
     for (std::size_t i = 0; i < cross.size(); ++i) cross[i] += other.cross[i];
   }
@@ -71,6 +121,25 @@ double scale_of(core::Dtype dtype, double expected, double bound) {
 
 bool usable(double expected, double bound) {
   return std::isfinite(expected) && std::isfinite(bound) && bound >= 0.0;
+}
+
+/// Root mean square over 16 elements of a row: one draw of roundings says little of an element.
+std::vector<double> smoothed(const std::vector<double>& effect, std::int64_t cols) {
+  constexpr std::size_t kTogether = 16;
+  std::vector<double> sizes(effect.size());
+  const auto width = static_cast<std::size_t>(std::max<std::int64_t>(cols, 1));
+  for (std::size_t begin = 0; begin < effect.size();) {
+    const std::size_t left_in_row = width - begin % width;
+    const std::size_t end =
+        std::min(begin + (width > 1 ? std::min(kTogether, left_in_row) : kTogether), effect.size());
+    double squares = 0.0;
+    for (std::size_t i = begin; i < end; ++i) squares += effect[i] * effect[i];
+    const double size = std::sqrt(squares / static_cast<double>(end - begin));
+    std::fill(sizes.begin() + static_cast<std::ptrdiff_t>(begin),
+              sizes.begin() + static_cast<std::ptrdiff_t>(end), size);
+    begin = end;
+  }
+  return sizes;
 }
 
 /// Where a row lies in its chunk. Chunks start anew in each group, which may be ragged.
@@ -99,7 +168,13 @@ class Regression {
         hypotheses_(trials.front().hypotheses),
         outputs_(trials.front().outputs),
         by_output_(outputs_.size(), Moments(hypotheses_.size())),
-        visibility_(hypotheses_.size(), std::vector<double>(outputs_.size(), 0.0)) {}
+        visibility_(hypotheses_.size(), std::vector<double>(outputs_.size(), 0.0)) {
+    for (std::size_t h = 0; h < hypotheses_.size(); ++h) {
+      if (predicts_size(h) || hypotheses_[h].kind == ErrorHypothesis::Kind::low_precision) {
+        compared_by_size_.push_back(h);
+      }
+    }
+  }
 
   TermRegression run() {
     for (const ExaminedTrial& trial : trials_) {
@@ -132,7 +207,7 @@ class Regression {
     const ExaminedOutput& output = trial.outputs[o];
     const std::vector<double>& expected = output.reference->expected;
     const std::vector<double>& bound = output.reference->bound;
-    std::vector<std::size_t> present;  // hypotheses with any effect here
+    std::vector<std::size_t> present, sized;  // hypotheses with any effect here
     for (std::size_t h = 0; h < hypotheses_.size(); ++h) {
       const std::vector<double>& effect = effect_of(trial, h, o);
       if (effect.empty()) continue;
@@ -141,7 +216,12 @@ class Regression {
             fmt::format("error hypothesis '{}' predicts {} elements of '{}', which has {}",
                         hypotheses_[h].name, effect.size(), output.name, expected.size()));
       }
-      present.push_back(h);
+      (predicts_size(h) ? sized : present).push_back(h);
+    }
+    std::vector<std::vector<double>> sizes(hypotheses_.size());
+    for (const std::size_t h : compared_by_size_) {
+      sizes[h] = predicts_size(h) ? effect_of(trial, h, o)
+                                  : smoothed(effect_of(trial, h, o), output.tiles.cols);
     }
     Moments& moments = by_output_[o];
     const ChunkRows rows(output.tiles);
@@ -161,6 +241,10 @@ class Regression {
         effects[h] = effect / scale;
         finite = finite && std::isfinite(effects[h]);
       }
+      for (const std::size_t h : sized) {
+        const double seen = sizes[h][i] / (bound[i] > 0.0 ? bound[i] : scale);
+        if (std::isfinite(seen)) visibility_[h][o] = std::max(visibility_[h][o], seen);
+      }
       if (!output.got) continue;
       const core::ElementCheck check =
           core::check_element(output.dtype, output.got->bits(static_cast<std::int64_t>(i)),
@@ -173,6 +257,9 @@ class Regression {
       }
       ++moments.elements;
       moments.residual_squared += residual * residual;
+      for (const std::size_t h : compared_by_size_) {
+        moments.sizes[h].add(sizes[h].empty() ? 0.0 : sizes[h][i] / scale, residual);
+      }
       const std::int64_t row = static_cast<std::int64_t>(i) / cols;
       const bool first = rows.first(row), last = rows.last(row);
       for (const std::size_t h : present) {
@@ -194,6 +281,17 @@ class Regression {
     return o < effect.size() ? effect[o] : kNone;
   }
 
+  bool predicts_size(std::size_t h) const {
+    return hypotheses_[h].kind == ErrorHypothesis::Kind::rounding;
+  }
+  double coefficient(const Moments& moments, std::size_t h) const {
+    return predicts_size(h) ? moments.sizes[h].ratio() : moments.whole[h].coefficient();
+  }
+  double r_squared(const Moments& moments, std::size_t h) const {
+    return predicts_size(h) ? moments.sizes[h].explained(moments.residual_squared)
+                            : moments.whole[h].r_squared(moments.residual_squared);
+  }
+
   TermEvidence term(std::size_t h, const Moments& joint) const {
     TermEvidence evidence;
     evidence.name = hypotheses_[h].name;
@@ -206,13 +304,17 @@ class Regression {
     const double total = joint.residual_squared;
     evidence.elements = joint.elements;
     evidence.excluded = joint.excluded;
-    evidence.coefficient = joint.whole[h].coefficient();
-    evidence.r_squared = joint.whole[h].r_squared(total);
-    if (joint.elements > 1 && joint.whole[h].effect_squared > 0.0) {
+    evidence.coefficient = coefficient(joint, h);
+    evidence.r_squared = r_squared(joint, h);
+    if (predicts_size(h)) {
+      evidence.standard_error = joint.sizes[h].standard_error();
+    } else if (joint.elements > 1 && joint.whole[h].effect_squared > 0.0) {
       const double unexplained = std::max(0.0, total * (1.0 - evidence.r_squared));
       evidence.standard_error = std::sqrt(unexplained / static_cast<double>(joint.elements - 1) /
                                           joint.whole[h].effect_squared);
     }
+    evidence.size_ratio = joint.sizes[h].ratio();
+    evidence.size_explained = joint.sizes[h].explained(total);
     evidence.first_row_coefficient = joint.first_rows[h].coefficient();
     evidence.first_row_r_squared = joint.first_rows[h].r_squared(total);
     evidence.last_row_coefficient = joint.last_rows[h].coefficient();
@@ -224,8 +326,8 @@ class Regression {
       output.visibility = visibility_[h][o];
       output.wrong = here.wrong;
       if (here.wrong > 0) {
-        output.coefficient = here.whole[h].coefficient();
-        output.r_squared = here.whole[h].r_squared(here.residual_squared);
+        output.coefficient = coefficient(here, h);
+        output.r_squared = r_squared(here, h);
       }
       evidence.outputs.push_back(std::move(output));
     }
@@ -298,6 +400,7 @@ class Regression {
   const std::vector<ExaminedOutput>& outputs_;      ///< of the first trial: names
   std::vector<Moments> by_output_;
   std::vector<std::vector<double>> visibility_;  ///< [hypothesis][output]
+  std::vector<std::size_t> compared_by_size_;
 };
 
 }  // namespace

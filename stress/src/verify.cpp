@@ -11,6 +11,7 @@
 #include "faultline/diagnosis/growth.hpp"
 #include "faultline/diagnosis/totals.hpp"
 #include "faultline/stress/captures.hpp"
+#include "reference_limits.hpp"
 #include "run_arm.hpp"
 
 namespace faultline::stress {
@@ -144,6 +145,10 @@ class Sweep {
         detail::note_asynchronous_instructions(evidence, cell.plan.program(1));
       }
       run_cell(problem, config, cell);
+      // After the trials: a reference that is kept is at hand then.
+      detail::add_reference_limits(evidence, cell.base, options_.data,
+                                   core::trial_seed(options_.seed, 0), options_.null_check_elements,
+                                   cell.evidence.problem, cell.evidence.config);
       add_sample(cell, sample);
       if (options_.intermediates) add_intermediates(cell, evidence);
       // What could be seen differs little between configs; what was wrong is asked of each.

@@ -178,6 +178,7 @@ RunRecord full_record() {
   e.repeat = RepeatEvidence{100, 3};
   e.error_shape = ErrorShapeEvidence{10, 5, 2, 0.25, 8.0, 77, 16, 4, 9, 3, 6};
   e.null_outputs_accepted = {"zeros"};
+  e.reference_notes = {{"t=64", "chunk=32", "dg", ReferenceNote::Kind::unusable, "unsound"}};
   e.asynchronous_instructions = {"cp.async.bulk"};
   e.hypothesis = "A_inv";
   TermEvidence term;
@@ -196,6 +197,8 @@ RunRecord full_record() {
   term.first_row_r_squared = 0.25;
   term.last_row_coefficient = -0.125;
   term.last_row_r_squared = 0.0625;
+  term.size_ratio = 0.75;
+  term.size_explained = 0.995;
   term.outputs = {{"dk", 24.5, 100, -0.9, 0.99}, {"dv", 0.0, 0, 0.0, 0.0}};
   e.terms = {term, {}};
   e.term_combinations = {{"b=1 t=64", "chunk=32", {"A_inv", "dw_cross"}, {-1.0, 1.0}, 0.97}};

@@ -110,6 +110,18 @@ core::Evidence uninitialised() {
   return e;
 }
 
+/// NaN in every trial, under finite poisons too.
+core::Evidence overflowing() {
+  core::Evidence e = clean_evidence("verify", true);
+  core::ConfigEvidence c = cell("t=64", "chunk=64", 64, 64, false);
+  c.failed = true;
+  c.result = clean_result(6, 0);
+  add_wrong(c.result, 6, 1, 64, 0, 1);
+  c.result.outputs[0].not_finite = c.result.outputs[0].bad_elements;
+  e.configs = {c};
+  return e;
+}
+
 core::Evidence tail() {
   core::Evidence e = clean_evidence("verify", true);
   e.subject = "gemv";
@@ -351,6 +363,7 @@ const std::vector<Case>& cases() {
        Outcome::fail},
       {"missed_write", missed_write, FindingClass::missed_write, Severity::error, Outcome::fail},
       {"uninitialised", uninitialised, FindingClass::uninitialised, Severity::error, Outcome::fail},
+      {"overflowing", overflowing, FindingClass::special_values, Severity::error, Outcome::fail},
       {"tail", tail, FindingClass::tail, Severity::error, Outcome::fail},
       {"wrong_config", wrong_config, FindingClass::config, Severity::error, Outcome::fail},
       {"systematic", systematic, FindingClass::systematic_offset, Severity::error, Outcome::fail},
@@ -443,7 +456,7 @@ TEST(Classes, EveryClassThatARuleProducesHasACase) {
   std::set<FindingClass> shown;
   for (const Case& c : cases()) shown.insert(c.finding);
   EXPECT_EQ(produced, shown);
-  EXPECT_EQ(produced.size(), 23u);
+  EXPECT_EQ(produced.size(), 24u);
 }
 
 TEST(CleanTwin, PassesWithoutAFinding) {
@@ -846,6 +859,58 @@ TEST(InvisibleTerms, AFailureIsStillAFailure) {
   core::Evidence e = unseen();
   e.configs[0] = cell("t=64 dk=64", "chunk=32", 64, 32, true);
   EXPECT_EQ(diagnose(e).outcome, Outcome::fail);
+}
+
+TEST(InvisibleTerms, RoundingsThatStaySmallAreNoDefect) {
+  core::Evidence e = unseen();
+  e.hypothesis.clear();
+  for (core::TermEvidence& term : e.terms) term.kind = core::ErrorHypothesis::Kind::rounding;
+  EXPECT_THAT(diagnose(e).findings, testing::IsEmpty());
+}
+
+TEST(InvisibleTerms, ADefectThatChangesNothingIsNotAPass) {
+  core::Evidence e = unseen();
+  e.hypothesis = "w_scaled_outside";
+  const core::Verdict verdict = diagnose(e);
+  EXPECT_EQ(verdict.outcome, Outcome::inconclusive);
+  EXPECT_THAT(verdict.summary, HasSubstr("has no effect of its own with these inputs"));
+}
+
+TEST(SpecialValues, AFailureUnderSomePoisonsOnlyIsSomethingElse) {
+  core::Evidence e = overflowing();
+  core::TrialResult& result = e.configs[0].result;
+  result = clean_result(6, 0);
+  add_wrong(result, 2, 1, 64, 1, 3);
+  result.outputs[0].not_finite = result.outputs[0].bad_elements;
+  EXPECT_EQ(diagnose(e).findings.at(0).finding, FindingClass::uninitialised);
+}
+
+TEST(ReferenceLimits, ABlindOutputIsANoteBesideThePass) {
+  core::Evidence e = clean_evidence("verify", true);
+  e.configs = {cell("t=64", "chunk=64", 64, 64, false), cell("t=64", "chunk=32", 64, 32, false)};
+  for (const char* config : {"chunk=64", "chunk=32"}) {
+    e.reference_notes.push_back({"t=64", config, "dg", core::ReferenceNote::Kind::blind,
+                                 "an all-zero dg would be accepted"});
+  }
+  const core::Verdict verdict = diagnose(e);
+  EXPECT_EQ(verdict.outcome, Outcome::pass) << verdict.summary;
+  const core::Finding* finding = find(verdict, FindingClass::bound_vacuous);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->severity, Severity::note);
+  EXPECT_EQ(finding->headline, "not tested at these inputs: dg");
+  EXPECT_EQ(finding->evidence.at(0),
+            "an all-zero dg would be accepted (t=64 [chunk=64]), and 1 more cell");
+}
+
+TEST(ReferenceLimits, WithoutATestedOutputOrAUsableReferenceTheVerdictIsOpen) {
+  for (const auto kind : {core::ReferenceNote::Kind::blind, core::ReferenceNote::Kind::unusable}) {
+    core::Evidence e = clean_evidence("verify", true);
+    e.configs = {cell("t=64", "chunk=64", 64, 64, false)};
+    e.reference_notes = {{"t=64", "chunk=64", "", kind, "no output is left"}};
+    const core::Verdict verdict = diagnose(e);
+    EXPECT_EQ(verdict.outcome, Outcome::inconclusive) << verdict.summary;
+    EXPECT_THAT(verdict.summary, HasSubstr("inconclusive(bound_vacuous)"));
+  }
 }
 
 TEST(Intermediates, TheFirstThatDivergesIsNamed) {

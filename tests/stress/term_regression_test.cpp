@@ -286,6 +286,83 @@ TEST(TermRegression, ALowPrecisionFormThatDriftedApartIsStillTold) {
   EXPECT_EQ(first_finding(hardly.evidence()).finding, FindingClass::unknown);
 }
 
+/// Predicted sizes of 40 bounds in the second half of each chunk, none in the first.
+std::vector<double> sizes() {
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < kElements; ++i) {
+    values.push_back(i / kCols % kChunk < kChunk / 2 ? 0.0 : 40 * kBound);
+  }
+  return values;
+}
+
+/// Errors of random sign, `factor` times those sizes.
+std::vector<double> errors_of(const std::vector<double>& sizes, std::uint32_t tensor,
+                              double factor) {
+  std::vector<double> errors = noise(tensor, factor);
+  for (std::size_t i = 0; i < errors.size(); ++i) errors[i] *= sizes[i];
+  return errors;
+}
+
+TEST(TermRegression, RoundingErrorsOfThePredictedSizeAreAccumulation) {
+  for (const double factor : {0.3, 1.0, 2.5}) {
+    Synthetic data;
+    data.hypotheses().push_back(
+        {"squaring", "A^-1", ErrorHypothesis::Kind::rounding, {sizes(), sizes()}});
+    data.add(0, errors_of(sizes(), 200, factor));
+    data.add(1, errors_of(sizes(), 201, factor));
+    const core::Evidence evidence = data.evidence();
+    EXPECT_NEAR(term(evidence, "squaring").coefficient / factor, 1.0, 0.1);
+    EXPECT_GT(term(evidence, "squaring").r_squared, 0.999);
+    const core::Finding finding = first_finding(evidence);
+    EXPECT_EQ(finding.finding, FindingClass::accumulation) << text_of(finding);
+    EXPECT_THAT(finding.headline, HasSubstr("amplifies rounding errors: squaring (A^-1)"));
+  }
+}
+
+TEST(TermRegression, ErrorsOfAnotherSizeOrElsewhereAreNotThoseRoundings) {
+  const auto finding_with = [](const std::vector<double>& dk, const std::vector<double>& dv) {
+    Synthetic data;
+    data.hypotheses().push_back(
+        {"squaring", "A^-1", ErrorHypothesis::Kind::rounding, {sizes(), sizes()}});
+    data.add(0, dk);
+    data.add(1, dv);
+    return first_finding(data.evidence()).finding;
+  };
+  const std::vector<double> right = errors_of(sizes(), 200, 1.0);
+  EXPECT_EQ(finding_with(errors_of(sizes(), 200, 0.04), errors_of(sizes(), 201, 0.04)),
+            FindingClass::unknown);
+  EXPECT_EQ(finding_with(errors_of(sizes(), 200, 30.0), errors_of(sizes(), 201, 30.0)),
+            FindingClass::unknown);
+  std::vector<double> elsewhere = right;
+  for (std::size_t i = 0; i < kElements; i += 7) elsewhere[i] += 40 * kBound;
+  EXPECT_EQ(finding_with(elsewhere, right), FindingClass::unknown);
+}
+
+TEST(TermRegression, AValueThatFitsOutranksASizeThatDoes) {
+  Synthetic data;
+  data.hypotheses().push_back({"squaring",
+                               "A^-1",
+                               ErrorHypothesis::Kind::rounding,
+                               {std::vector<double>(kElements, 5 * kBound), {}}});
+  data.apply("A_inv", -1.0);
+  EXPECT_EQ(first_finding(data.evidence()).finding, FindingClass::missing_term);
+}
+
+TEST(TermRegression, ALowPrecisionWhoseRoundingsDriftedFarApartIsToldByItsSize) {
+  const auto evidence_with = [](double factor, double along) {
+    Synthetic data;
+    data.scale_effects(4.0);
+    data.apply("bf16_state", along * factor);
+    for (std::uint32_t o = 0; o < 2; ++o) data.add(o, noise(300 + o, factor * 20 * kBound));
+    return data.evidence();
+  };
+  EXPECT_EQ(first_finding(evidence_with(0.7, 0.62)).finding, FindingClass::accumulation);
+  // The same noise alone, and noise of another size.
+  EXPECT_EQ(first_finding(evidence_with(1.0, 0.0)).finding, FindingClass::unknown);
+  EXPECT_EQ(first_finding(evidence_with(0.2, 0.0)).finding, FindingClass::unknown);
+  EXPECT_EQ(first_finding(evidence_with(3.0, 0.0)).finding, FindingClass::unknown);
+}
+
 TEST(TermRegression, TwoAndThreeTermsTogether) {
   Synthetic two;
   two.apply("A_inv", -1.0);

@@ -112,7 +112,24 @@ TEST_F(VerifyTest, ABoundThatAcceptsZerosIsVacuous) {
   const core::Evidence evidence = run(right, {problem(64)});
   EXPECT_THAT(evidence.null_outputs_accepted, Contains("zeros (n=64)"));
   EXPECT_THAT(evidence.null_outputs_accepted, Contains("the reference shuffled (n=64)"));
+  ASSERT_FALSE(evidence.reference_notes.empty());
+  EXPECT_EQ(evidence.reference_notes.front().text, "an all-zero y would be accepted");
   EXPECT_EQ(diagnosis::diagnose(evidence).outcome, Outcome::inconclusive);
+}
+
+TEST_F(VerifyTest, AReferenceThatSpeaksAgainstItselfLeavesTheVerdictOpen) {
+  subject.plan = [](const core::Problem& p, const std::string& variant,
+                    const core::Config& config) {
+    core::TrialPlan plan = toy_plan(p, variant, config);
+    plan.reference_notes = [](const std::vector<core::Tensor>&) {
+      return std::vector<core::ReferenceNote>{
+          {"y", core::ReferenceNote::Kind::unusable, "the two forms of y differ"}};
+    };
+    return plan;
+  };
+  const core::Verdict verdict = diagnosis::diagnose(run(right, {problem(64)}));
+  EXPECT_EQ(verdict.outcome, Outcome::inconclusive);
+  EXPECT_THAT(verdict.findings.at(0).evidence, Contains(HasSubstr("the two forms of y differ (n")));
 }
 
 TEST_F(VerifyTest, ARefusedConfigIsSkippedWithTheReason) {

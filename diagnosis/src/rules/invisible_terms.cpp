@@ -24,6 +24,10 @@ std::optional<core::Finding> find_invisible_terms(const Facts& facts) {
   const core::Evidence& evidence = facts.evidence;
   std::map<std::string, double> visibility;  // the largest over all cells
   for (const core::TermEvidence* term : facts.terms) {
+    // Roundings that stay small are no defect that could be missed.
+    if (term->kind == core::ErrorHypothesis::Kind::rounding && term->name != evidence.hypothesis) {
+      continue;
+    }
     double& seen = visibility[term->name];
     seen = std::max(seen, term->visibility);
   }
@@ -44,12 +48,19 @@ std::optional<core::Finding> find_invisible_terms(const Facts& facts) {
   if (!own_unseen) {
     finding.headline =
         fmt::format("terms not visible with these inputs: {}", fmt::join(invisible, ", "));
+  } else if (own == visibility.end() && !facts.terms.empty()) {
+    finding.headline = fmt::format("the defect {} of {} has no effect of its own with these inputs",
+                                   evidence.hypothesis, subject_text(evidence));
+    finding.evidence.push_back(
+        "the named terms were evaluated, and with these inputs none is this one: it changes "
+        "nothing, or exactly what another of them changes, or the problem is too large to "
+        "evaluate all of them");
   } else if (own == visibility.end()) {
     finding.headline =
         fmt::format("whether the defect {} of {} could be seen at all was not examined",
                     evidence.hypothesis, subject_text(evidence));
     finding.evidence.push_back(
-        "the plan names no such error hypothesis, or the problem is too large to evaluate it");
+        "the plan names no error hypotheses, or the problem is too large to evaluate them");
   } else {
     finding.headline =
         fmt::format("the defect of {} cannot be seen with these inputs: {}", subject_text(evidence),

@@ -38,6 +38,7 @@ std::optional<core::Finding> find_race_async_by_values(const Facts&);
 std::optional<core::Finding> find_race_shared_by_values(const Facts&);
 std::optional<core::Finding> find_missed_write(const Facts&);
 std::optional<core::Finding> find_uninitialised(const Facts&);
+std::optional<core::Finding> find_special_values(const Facts&);
 std::optional<core::Finding> find_tail(const Facts&);
 std::optional<core::Finding> find_config(const Facts&);
 std::optional<core::Finding> find_systematic_offset(const Facts&);
@@ -52,6 +53,7 @@ std::optional<core::Finding> find_slow_lane_folded(const Facts&);
 std::optional<core::Finding> find_vacuous(const Facts&);
 std::optional<core::Finding> find_bound_vacuous(const Facts&);
 std::optional<core::Finding> find_invisible_terms(const Facts&);
+std::optional<core::Finding> find_reference_limits(const Facts&);
 std::optional<core::Finding> find_no_evidence(const Facts&);
 
 /// The run itself broke: outcome error.

@@ -17,6 +17,7 @@ constexpr Rule kRules[] = {
     {race_shared, Rule::Kind::explanation, find_race_shared_by_values},
     {missed_write, Rule::Kind::explanation, find_missed_write},
     {uninitialised, Rule::Kind::explanation, find_uninitialised},
+    {special_values, Rule::Kind::explanation, find_special_values},
     {tail, Rule::Kind::explanation, find_tail},
     {config, Rule::Kind::explanation, find_config},
     {systematic_offset, Rule::Kind::explanation, find_systematic_offset},
@@ -31,6 +32,7 @@ constexpr Rule kRules[] = {
     {vacuous, Rule::Kind::fact, find_vacuous},
     {bound_vacuous, Rule::Kind::fact, find_bound_vacuous},
     {bound_vacuous, Rule::Kind::fact, find_invisible_terms},
+    {bound_vacuous, Rule::Kind::fact, find_reference_limits},
     {no_evidence, Rule::Kind::fact, find_no_evidence},
 };
 

@@ -67,8 +67,26 @@ std::optional<TermCandidate> candidate_of(const TermEvidence& term, double coeff
     if (!(coefficient >= 0.25 && coefficient <= 1.25)) return std::nullopt;
     candidate.how = How::low_precision;
     return candidate;
+  case ErrorHypothesis::Kind::rounding: return std::nullopt;  // a size, see below
   }
   return std::nullopt;
+}
+
+/// The same of sizes, where signs are not known or have drifted apart.
+std::optional<TermCandidate> candidate_by_size(const TermEvidence& term) {
+  const bool state = term.kind == ErrorHypothesis::Kind::low_precision;
+  if (!state && term.kind != ErrorHypothesis::Kind::rounding) return std::nullopt;
+  // Of a state some correlation is left, however far the roundings have drifted.
+  if (state && !(term.coefficient >= kCertain * term.standard_error)) return std::nullopt;
+  if (!(term.size_ratio >= (state ? kSmallestState : kSmallestSize))) return std::nullopt;
+  if (!(term.size_ratio <= (state ? kLargestState : kLargestSize))) return std::nullopt;
+  TermCandidate candidate;
+  candidate.how = How::size;
+  candidate.names = {term.name};
+  candidate.coefficients = {term.size_ratio};
+  candidate.r_squared = term.size_explained;
+  candidate.term = &term;
+  return candidate;
 }
 
 std::optional<TermCandidate> candidate_of(const core::TermCombinationEvidence& combination,
@@ -106,9 +124,12 @@ double cost(const TermCandidate& candidate) {
          std::pow(kPerPlace, static_cast<double>(candidate.order));
 }
 
-/// Those that may be claimed come first, of these the ones that no output contradicts.
+/// Those that may be claimed come first, of these the ones that no output contradicts. A size
+/// explains less than a value.
 bool better(const TermCandidate& a, const TermCandidate& b) {
   if (a.claimed() != b.claimed()) return a.claimed();
+  const bool a_size = a.how == How::size, b_size = b.how == How::size;
+  if (a_size != b_size) return b_size;
   if (a.contradicted() != b.contradicted()) return b.contradicted();
   return std::pair(cost(a), a.order) < std::pair(cost(b), b.order);
 }
@@ -123,6 +144,8 @@ double coefficient_of(const TermCandidate& candidate, const std::string& name) {
 /// Outputs of the cell against what the reading predicts.
 void compare_footprint(const Cell& cell, TermCandidate& candidate) {
   constexpr double kUnseen = 0.25;  // of the bound: cannot make a right element wrong
+  // Of a mean size one draw may well fall short.
+  const double seen = candidate.how == How::size ? 2.0 * kVisible : kVisible;
   struct Footprint {
     double visibility = 0.0;
     bool wrong = false;
@@ -140,11 +163,21 @@ void compare_footprint(const Cell& cell, TermCandidate& candidate) {
   for (const auto& [name, footprint] : outputs) {
     if (footprint.wrong && footprint.visibility < kUnseen) candidate.wrong_beyond.push_back(name);
     // Single rows may miss the element with the largest effect.
-    if (!footprint.wrong && footprint.visibility >= kVisible && candidate.rows.empty()) {
+    if (!footprint.wrong && footprint.visibility >= seen && candidate.rows.empty()) {
       candidate.right_though_predicted.push_back(
           fmt::format("{} (effect {} times the bound)", name, number(footprint.visibility)));
     }
   }
+}
+
+/// The residual goes along with the effect of another hypothesis: it is not rounding, even if
+/// nothing fits well enough to be claimed.
+bool follows_another(const Cell& cell, const TermEvidence& term) {
+  constexpr double kAlong = 0.25;
+  return std::any_of(cell.terms.begin(), cell.terms.end(), [&](const TermEvidence* other) {
+    return other != &term && other->kind != ErrorHypothesis::Kind::rounding &&
+           other->r_squared >= kAlong;
+  });
 }
 
 /// Readings of a cell, best first.
@@ -155,6 +188,7 @@ std::vector<TermCandidate> readings(const Cell& cell) {
   };
   for (const TermEvidence* term : cell.terms) {
     add(candidate_of(*term, term->coefficient, term->r_squared, ""));
+    if (!follows_another(cell, *term)) add(candidate_by_size(*term));
     if (term->kind != ErrorHypothesis::Kind::term) continue;
     add(candidate_of(*term, term->first_row_coefficient, term->first_row_r_squared,
                      "on the first row of each chunk"));
@@ -214,12 +248,23 @@ std::string headline_of(const Facts& facts, const TermCandidate& best) {
   case How::wrong_form: return fmt::format("{} computes a wrong form: {}", subject, terms);
   case How::low_precision:
     return fmt::format("{} accumulates in too low a precision: {}", subject, terms);
+  case How::size:
+    return best.term->kind == ErrorHypothesis::Kind::low_precision
+               ? fmt::format("{} accumulates in too low a precision: {}", subject, terms)
+               : fmt::format("{} amplifies rounding errors: {}", subject, terms);
   }
   return subject;
 }
 
 std::string fit_sentence(const TermCandidate& best) {
   const TermEvidence& term = *best.term;
+  if (best.how == How::size) {
+    return fmt::format(
+        "|got - expected| is {:.2g} times what the emulated rounding errors of {} are expected to "
+        "be, up to {} times the bound; {:.4g} % of the squared error of {} is within their reach",
+        best.coefficients.front(), best.name(), number(term.visibility), 100.0 * best.r_squared,
+        plural(term.elements, "element"));
+  }
   std::vector<std::string> parts;
   for (std::size_t i = 0; i < best.names.size(); ++i) {
     parts.push_back(fmt::format("{} times the effect of {}", coefficient_text(best.coefficients[i]),
@@ -248,6 +293,8 @@ std::string meaning_sentence(const TermCandidate& best) {
     return "a coefficient of 1 means exactly this rounding; less, that the kernel's and the "
            "emulated "
            "roundings drift apart; 0, that they have nothing in common";
+  case How::size:
+    return "sizes were compared, not values: each order of summation errs in its own way";
   }
   return {};
 }
@@ -280,6 +327,8 @@ std::string footprint_sentence(const TermExplanation& explanation) {
 std::string TermCandidate::name() const { return list(names); }
 
 bool TermCandidate::claimed() const {
+  // A size without signs is weak evidence: nothing may speak against it.
+  if (how == How::size) return r_squared >= kWithinReach && !contradicted();
   if (how != How::low_precision) return r_squared >= kClaimed;
   return r_squared >= kClaimedLowPrecision &&
          coefficients.front() >= kCertain * term->standard_error;
@@ -292,7 +341,8 @@ FindingClass TermExplanation::finding() const {
   case How::several: return FindingClass::missing_term;
   case How::scaled:
   case How::wrong_form: return FindingClass::wrong_term;
-  case How::low_precision: return FindingClass::accumulation;
+  case How::low_precision:
+  case How::size: return FindingClass::accumulation;
   }
   return FindingClass::unknown;
 }
@@ -358,6 +408,9 @@ core::Finding term_finding(const Facts& facts, const TermExplanation& explanatio
   finding.confidence = 0.97 + 0.02 * (best.r_squared - kClaimed) / (1.0 - kClaimed);
   if (best.how == How::low_precision) {
     finding.confidence = 0.6 + 0.37 * std::min(1.0, best.r_squared / kClaimed);
+  } else if (best.how == How::size) {
+    // Above config: where the errors are amplified says less than how.
+    finding.confidence = best.term->kind == ErrorHypothesis::Kind::rounding ? 0.92 : 0.75;
   } else if (explanation.ambiguous) {
     finding.confidence = 0.965;
   }
@@ -407,8 +460,10 @@ core::Finding term_finding(const Facts& facts, const TermExplanation& explanatio
     finding.runner_up = FindingClass::systematic_offset;
     finding.runner_up_reason = "the same numbers in every config, but without a name for them";
   }
-  finding.advice = best.how == How::low_precision
-                       ? "Keep this sum or state in fp32."
+  finding.advice = best.how == How::low_precision ? "Keep this sum or state in fp32."
+                   : best.how == How::size
+                       ? "Compute it in a way whose intermediate values stay of the size of the "
+                         "result, or keep such inputs out of the domain."
                        : fmt::format("Compare the code that should compute {} with its formula.",
                                      best.term->terms.empty() ? best.name() : best.term->terms);
   return finding;

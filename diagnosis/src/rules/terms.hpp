@@ -22,6 +22,14 @@ inline constexpr double kClaimed = 0.9;
 /// where any other reading meets none. So a little is enough, when it cannot be chance.
 inline constexpr double kClaimedLowPrecision = 0.1, kCertain = 20.0;
 
+/// A predicted size of errors is met where nearly all of the residual is within its reach, and
+/// where the errors found are, in the geometric mean, between these multiples of it. The errors of
+/// one matrix move together, so that a draw may be far from the mean of many; those of a state
+/// that is rounded again and again do not.
+inline constexpr double kWithinReach = 0.99;
+inline constexpr double kSmallestSize = 0.1, kLargestSize = 4.0;
+inline constexpr double kSmallestState = 0.5, kLargestState = 2.0;
+
 /// One reading of a cell's residual.
 struct TermCandidate {
   enum class How : std::uint8_t {
@@ -31,6 +39,7 @@ struct TermCandidate {
     several,        ///< two or three terms, each missing or doubled
     wrong_form,     ///< a wrong form with coefficient 1
     low_precision,  ///< the same of a low precision
+    size,           ///< errors of the size of those roundings, or of amplified ones
   };
   How how = How::missing;
   std::vector<std::string> names{};

@@ -110,6 +110,10 @@ struct TermEvidence {
   /// The effect on the first and on the last row of each chunk alone.
   double first_row_coefficient = 0.0, first_row_r_squared = 0.0;
   double last_row_coefficient = 0.0, last_row_r_squared = 0.0;
+  /// Of low precisions and roundings, whose signs may drift apart: the size of the residual over
+  /// that of the effect, and the share of |residual|^2 that the bound and 7 such sizes leave room
+  /// for; 0 where the residual is no larger than the bound alone allows.
+  double size_ratio = 0.0, size_explained = 0.0;
   std::vector<TermOutputEvidence> outputs{};  ///< left out where nothing was wrong
   friend bool operator==(const TermEvidence&, const TermEvidence&) = default;
 };
@@ -151,6 +155,15 @@ struct IntermediateEvidence {
   friend bool operator==(const IntermediateEvidence&, const IntermediateEvidence&) = default;
 };
 
+/// A limit of the reference (ReferenceNote), found with the first inputs of one cell.
+struct ReferenceNoteEvidence {
+  std::string problem{}, config{};
+  std::string output{};  ///< empty: of the reference as a whole
+  ReferenceNote::Kind kind = ReferenceNote::Kind::blind;
+  std::string text{};
+  friend bool operator==(const ReferenceNoteEvidence&, const ReferenceNoteEvidence&) = default;
+};
+
 /// Everything that a verdict is a pure function of.
 struct Evidence {
   std::string subject{}, variant{};
@@ -168,6 +181,7 @@ struct Evidence {
   std::optional<ErrorShapeEvidence> error_shape{};
   std::vector<std::string>
       null_outputs_accepted;  ///< fake outputs (zeros, constant, shuffled) that would pass
+  std::vector<ReferenceNoteEvidence> reference_notes{};
   /// Distinct asynchronous instructions (cp.async..., wgmma...) in the PTX of the kernels that ran:
   /// a static fact. Empty: no asynchronous unit can be at fault.
   std::vector<std::string> asynchronous_instructions{};

@@ -38,12 +38,25 @@ struct ErrorHypothesis {
                  ///< residual on it says missing, +1 doubled
     wrong_form,  ///< `effect` is wrong - expected: coefficient 1 says computed in this wrong form
     low_precision,  ///< the same of sums or a state kept in too low a precision
+    rounding,       ///< `effect` is the size (root mean square) of the rounding errors of a way of
+                    ///< computing that amplifies them, as emulated; their signs cannot be foretold
   };
   std::string name{};   ///< "A_inv"
   std::string terms{};  ///< "dk_A, dbeta_A": the named terms of the reference behind it
   Kind kind = Kind::term;
   /// One per output, in order; empty where the effect is exactly zero, else one value per element.
   std::vector<std::vector<double>> effect{};
+};
+
+/// What the derivation of a reference and its bound found out about one output.
+struct ReferenceNote {
+  enum class Kind : std::uint8_t {
+    blind,     ///< a null output would be accepted: agreement says nothing about this output
+    unusable,  ///< reference or bound failed a check of its own: nothing may be concluded from it
+  };
+  std::string output{};  ///< empty: of the reference as a whole
+  Kind kind = Kind::blind;
+  std::string text{};  ///< what was found, a sentence
 };
 
 /// Everything needed to run trials of one (subject, variant, problem, config). Data and pure
@@ -75,6 +88,9 @@ struct TrialPlan {
 
   /// Named terms and wrong forms for given inputs; may be empty.
   std::function<std::vector<ErrorHypothesis>(const std::vector<Tensor>& inputs)> error_hypotheses{};
+
+  /// What `reference` knows of its own limits for given inputs; may be empty.
+  std::function<std::vector<ReferenceNote>(const std::vector<Tensor>& inputs)> reference_notes{};
 
   /// Workspace buffers that hold an intermediate of the algorithm, as indices of `buffers` in the
   /// order in which the algorithm computes them; each has its tile geometry set. The reference of

@@ -42,6 +42,10 @@ struct TermRegression {
 /// each such output alone. Elements that are not finite, equal the poison unaccepted or have no
 /// usable reference are left out and counted.
 ///
+/// Rounding errors and low precisions are also compared by size: |r| over |e|, a geometric mean
+/// over the elements that e moves, and the share of |r|^2 that 7 |e| and the bound together leave
+/// room for. Of rounding errors nothing else is known: their coefficient and R^2 are these.
+///
 /// All trials must have the same outputs and hypotheses, in the same order; only the values differ.
 /// UsageError when an effect has another length than its output. Deterministic.
 TermRegression regress_terms(const std::vector<ExaminedTrial>& trials);

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the reference of a plan cannot judge: outputs on which computing nothing would pass, bounds
+// that fail a check of their own.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "faultline/core/evidence.hpp"
+#include "faultline/core/trial.hpp"
+
+namespace faultline::stress::detail {
+
+/// Add to the evidence what the plan says of its reference (TrialPlan::reference_notes) at the
+/// inputs of `input_seed`; where it says nothing, the outputs that all zeros would pass. When no
+/// output is left, a note without an output says so. Plans of more than `element_limit` elements
+/// that say nothing of themselves are not examined. What the plan's functions throw becomes an
+/// unusable reference.
+void add_reference_limits(core::Evidence& evidence, const core::TrialPlan& plan,
+                          core::DataMode data, std::uint64_t input_seed, std::int64_t element_limit,
+                          const std::string& problem, const std::string& config);
+
+}  // namespace faultline::stress::detail

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Repeated squaring: harmless with independent keys, and as bad as its powers are large.
+#include <faultline/core/errors.hpp>
+#include <faultline/reference/deltanet_squaring.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+
+#include "deltanet_inputs.hpp"
+
+namespace faultline::reference {
+namespace {
+
+constexpr std::array kForward{DeltaOutput::o, DeltaOutput::hT};
+
+DeltaInputs inputs_of(std::string_view regime) {
+  for (const test::Regime& candidate : test::kRegimes) {
+    if (regime == candidate.name) {
+      return test::make_delta_inputs(
+          candidate, {.shape = {.b = 1, .h = 2, .t = 100, .dk = 32, .dv = 48}, .states = true});
+    }
+  }
+  throw core::UsageError("no such regime");
+}
+
+double largest(const std::vector<double>& values) {
+  double most = 0.0;
+  for (const double x : values) most = std::max(most, std::fabs(x));
+  return most;
+}
+
+TEST(Squaring, AgreesWithTheDefinitionWhereKeysAreIndependent) {
+  const DeltaInputs inputs = inputs_of("unit");
+  const DeltaOutputs right = recurrent_forward(inputs);
+  const DeltaOutputs squared = squaring_forward(inputs, 64, 1);
+  EXPECT_LT(test::relative_l2(squared.o, right.o), 1e-5);
+  EXPECT_LT(test::relative_l2(squared.hT, right.hT), 1e-5);
+}
+
+TEST(Squaring, LosesWhatItsPowersHoldWhereKeysAreEqual) {
+  const DeltaInputs inputs = inputs_of("identical");
+  const DeltaOutputs right = recurrent_forward(inputs);
+  EXPECT_GT(test::relative_l2(squaring_forward(inputs, 64, 1).o, right.o), 1e-2);
+  EXPECT_LT(test::relative_l2(squaring_forward(inputs, 8, 1).o, right.o), 1e-4);
+}
+
+TEST(Squaring, PredictsTheSizeOfADrawThatItHasNotSeen) {
+  const DeltaInputs inputs = inputs_of("identical");
+  const auto hypothesis = squaring_hypothesis(inputs, 64, kForward);
+  ASSERT_TRUE(hypothesis.has_value());
+  EXPECT_EQ(hypothesis->kind, core::ErrorHypothesis::Kind::rounding);
+  const DeltaOutputs right = recurrent_forward(inputs);
+  const DeltaOutputs unseen = squaring_forward(inputs, 64, 12345);
+  double logs = 0.0, elements = 0.0;
+  for (std::size_t o = 0; o < kForward.size(); ++o) {
+    const std::vector<double>& sizes = hypothesis->effect[o];
+    ASSERT_EQ(sizes.size(), right[kForward[o]].size());
+    const double matters = 1e-3 * largest(sizes);
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      if (sizes[i] < matters) continue;
+      const double error = std::fabs(unseen[kForward[o]][i] - right[kForward[o]][i]);
+      logs += std::log(std::max(error / sizes[i], 1e-3));
+      elements += 1.0;
+    }
+  }
+  const double ratio = std::exp(logs / elements + 0.635);
+  EXPECT_GT(ratio, 0.1);
+  EXPECT_LT(ratio, 4.0);
+}
+
+TEST(Squaring, IsTheSameInEveryRunAndRefusesNonsense) {
+  const DeltaInputs inputs = inputs_of("unit");
+  EXPECT_EQ(squaring_forward(inputs, 32, 7).o, squaring_forward(inputs, 32, 7).o);
+  EXPECT_THROW(squaring_forward(inputs, 0, 7), core::UsageError);
+  EXPECT_FALSE(squaring_hypothesis(inputs, 32, kForward, 10).has_value());
+}
+
+TEST(Squaring, GatedIsTheSameAlgebra) {
+  const DeltaInputs inputs = inputs_of("unit, -0.1 U");
+  ASSERT_TRUE(inputs.gated());
+  const DeltaOutputs right = recurrent_forward(inputs);
+  EXPECT_LT(test::relative_l2(squaring_forward(inputs, 32, 1).o, right.o), 1e-4);
+}
+
+}  // namespace
+}  // namespace faultline::reference
