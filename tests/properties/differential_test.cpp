@@ -27,14 +27,14 @@ class Differential : public testing::TestWithParam<std::string> {
   }
 };
 
-TEST_P(Differential, AgreesWithTheReference) { check(usual(300, 40), core::RaceMode::off); }
+TEST_P(Differential, AgreesWithTheReference) { check(usual(300, 150), core::RaceMode::off); }
 
-TEST_P(Differential, AgreesAndHasNoRace) { check(usual(150, 20), core::RaceMode::strict); }
+TEST_P(Differential, AgreesAndHasNoRace) { check(usual(150, 80), core::RaceMode::strict); }
 
 TEST_P(Differential, OutputsDoNotDependOnTheSchedule) {
   const auto schedules = simulator_perturbations();
   const auto domain = simulator_cases(GetParam());
-  check_property(usual(100, 15), [&] {
+  check_property(usual(100, 50), [&] {
     const Case c = *domain.generator;
     const core::TrialPlan plan = plan_of(c);
     const auto inputs = draw_inputs(plan, c.regime.data, c.regime.seed);
