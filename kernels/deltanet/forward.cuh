@@ -376,8 +376,8 @@ __device__ __forceinline__ void copy_chunk(ChunkStage<kChunk, kDk> stage, const 
 }
 
 /// Float 4 of this lane in L^T of a slice: [DK / 8][32 lanes], as the C fragments are held.
-__device__ __forceinline__ int local_index(int dk, int64_t slice, int fragment) {
-  return static_cast<int>(slice * (dk / 8) + fragment) * kWarp + lane_id();
+__device__ __forceinline__ int64_t local_index(int dk, int64_t slice, int fragment) {
+  return (slice * (dk / 8) + fragment) * kWarp + lane_id();
 }
 
 /// Grid (B H, (DV + DK) / 128 rounded up, segments - 1), block 288: eight warps compute, one loads.
