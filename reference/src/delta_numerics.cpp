@@ -21,7 +21,8 @@ std::string_view name_of(RoundingPoint point) {
       "dh",       "du",         "dw",
       "r",        "e",          "dk_piece",
       "dq_piece", "transition", "transition_product",
-      "carry",    "state",      "output"};
+      "carry",    "state",      "output",
+      "gate_sum"};
   return names[static_cast<std::size_t>(point)];
 }
 
@@ -48,7 +49,7 @@ DeltaNumerics DeltaNumerics::stored_in(core::Dtype dtype, int chunk) {
     for (const RoundingPoint point :
          {RoundingPoint::gate, RoundingPoint::decay, RoundingPoint::q_hat_o,
           RoundingPoint::dk_piece, RoundingPoint::dq_piece, RoundingPoint::carry,
-          RoundingPoint::state, RoundingPoint::output}) {
+          RoundingPoint::state, RoundingPoint::output, RoundingPoint::gate_sum}) {
       numerics.set(point, Grid::none);
     }
   }

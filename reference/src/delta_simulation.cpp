@@ -4,7 +4,9 @@
 #include <faultline/reference/exponential.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
+#include <vector>
 
 namespace faultline::reference {
 
@@ -815,6 +817,61 @@ void DeltaSimulation::find_gate_gradient(const Chunk& c, FloatView e_rounded) {
   dg[c.rows - 1] += rho_sum + factors_.gamma[static_cast<std::size_t>(c.index)] * inner;
   for (std::int64_t i = c.rows - 1; i-- > 0;) {
     dg[i] += dg[i + 1];
+  }
+  if (numerics_.at(RoundingPoint::gate_sum) != Grid::none) {
+    perturb_gate_sums(c, e_rounded, gradient, dg);
+  }
+}
+
+/// Kernels form dg from sums whose largest parts cancel: a product on the diagonal enters rowsum(Q
+/// . dQ) and leaves with rowsum(K . dK), and what is summed over the chunk enters at its end and
+/// leaves row by row. The rounding of a sum is a part of the absolute values summed, of which this
+/// takes the bound |x . y| <= |x| |y|.
+void DeltaSimulation::perturb_gate_sums(const Chunk& c, FloatView e_rounded, FloatView gradient,
+                                        float* dg) {
+  const auto norm = [](const float* x, std::int64_t n) { return std::sqrt(dot(x, x, n)); };
+  const FloatView q = in_.q.middle(c.first, c.rows), k = in_.k.middle(c.first, c.rows);
+  const FloatView k_hat = k_hat_.middle(c.first, c.rows), h = h_.middle(c.index * in_.dk, in_.dk);
+  const FloatView dp = square_[0].block(0, c.rows, c.rows);
+  const FloatView ratio = factors_.ratio.block(c.first, c.rows, c.rows);
+  const float* beta = in_.beta.data() + c.first;
+  const float* decay_in = factors_.decay_in.data() + c.first;
+  const auto rows = static_cast<std::size_t>(c.rows);
+  const std::int64_t width = padded(c.rows);
+  std::vector<float> q_norm(rows), k_norm(rows);
+  std::vector<float> summed(static_cast<std::size_t>(width)), perturbed(summed.size());
+  for (std::int64_t i = 0; i < c.rows; ++i) {
+    q_norm[static_cast<std::size_t>(i)] = norm(q.row(i), q.width());
+    k_norm[static_cast<std::size_t>(i)] = norm(k.row(i), k.width());
+  }
+  float rho_sum = 0.0f, gradient_squares = 0.0f, h_squares = 0.0f;
+  for (std::int64_t i = 0; i < c.rows; ++i) {
+    const auto row = static_cast<std::size_t>(i);
+    const float rho = norm(k_hat.row(i), k_hat.width()) * norm(by_key_[2].row(i), q.width());
+    rho_sum += rho;
+    summed[row] += rho + decay_in[i] * q_norm[row] * norm(by_key_[1].row(i), q.width()) +
+                   beta[i] * decay_in[i] * k_norm[row] * norm(by_key_[4].row(i), q.width());
+    for (std::int64_t j = 0; j <= i; ++j) {
+      const auto column = static_cast<std::size_t>(j);
+      const float both = k_norm[column] * (std::abs(dp.row(i)[j]) * ratio.row(i)[j] * q_norm[row] +
+                                           std::abs(e_rounded.row(i)[j]) * beta[i] * k_norm[row]);
+      summed[row] += both;
+      summed[column] += both;
+    }
+  }
+  for (std::int64_t i = 0; i < in_.dk; ++i) {
+    gradient_squares += dot(gradient.row(i), gradient.row(i), gradient.width());
+    h_squares += dot(h.row(i), h.row(i), h.width());
+  }
+  summed[rows - 1] += rho_sum + factors_.gamma[static_cast<std::size_t>(c.index)] *
+                                    std::sqrt(gradient_squares * h_squares);
+  for (std::size_t i = rows - 1; i-- > 0;) {
+    summed[i] += summed[i + 1];
+  }
+  (*rounding_)(RoundingPoint::gate_sum, numerics_.at(RoundingPoint::gate_sum), summed.data(),
+               perturbed.data(), width);
+  for (std::size_t i = 0; i < rows; ++i) {
+    dg[i] += perturbed[i] - summed[i];
   }
 }
 

@@ -98,6 +98,7 @@ class DeltaSimulation {
   void scan_backward();
   void backward_chunk(const Chunk& c);
   void find_gate_gradient(const Chunk& c, FloatView e_rounded);
+  void perturb_gate_sums(const Chunk& c, FloatView e_rounded, FloatView gradient, float* dg);
 
   void round(RoundingPoint point, FloatView source, FloatView destination) const;
   void round(RoundingPoint point, FloatView values) const { round(point, values, values); }
