@@ -16,6 +16,7 @@
 #include "faultline/reports/output.hpp"
 #include "faultline/reports/renderer.hpp"
 #include "faultline/reports/terminal.hpp"
+#include "work.hpp"
 
 namespace faultline::app {
 namespace {
@@ -37,7 +38,9 @@ reports::ColorMode color_mode(const std::string& text) {
 }  // namespace
 
 Run::Run(const Context& context, const char* command)
-    : context_(context), started_(std::chrono::steady_clock::now()) {
+    : context_(context),
+      race_(race_mode(context.options)),
+      started_(std::chrono::steady_clock::now()) {
   for (const auto& [format, path] : context.options.reports) {
     if (path != "-") reports::check_writable(path);
   }
@@ -53,6 +56,33 @@ Run::Run(const Context& context, const char* command)
       fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::now()));
   record_.provenance.host = host_name();
   record_.provenance.command_line = context.command_line;
+  write_unfinished();
+}
+
+// An older run.json would otherwise outlive a run that is killed, and speak for it.
+void Run::write_unfinished() const {
+  if (context_.options.run_dir.empty()) return;
+  core::RunRecord partial = record_;
+  if (partial.subject.empty() && !context_.options.words.empty()) {
+    partial.subject = context_.options.words.front();
+  }
+  partial.evidence = {};
+  partial.evidence.subject = partial.subject;
+  partial.evidence.variant = partial.variant;
+  partial.evidence.problem = partial.problem;
+  partial.evidence.backend = partial.provenance.backend.name;
+  partial.evidence.mode = partial.command;
+  partial.evidence.interrupted = true;
+  partial.verdict = judge(partial.evidence);
+  reports::write_output(context_.options.run_dir + "/run.json", core::to_json(partial));
+}
+
+core::Verdict Run::judge(const core::Evidence& evidence) const {
+  core::Verdict verdict = diagnosis::diagnose(evidence);
+  if (race_ == core::RaceMode::off && evidence.backend_is_model) {
+    verdict.summary += "; races were not looked for (--no-race)";
+  }
+  return verdict;
 }
 
 void Run::identify(const kernels::ResolvedTrial& trial) {
@@ -61,6 +91,7 @@ void Run::identify(const kernels::ResolvedTrial& trial) {
   record_.problem = trial.problem.line();
   record_.config = trial.config.line();
   use_modules(trial.plan.program(1));
+  write_unfinished();
 }
 
 void Run::use_backend(const core::BackendInfo& info) { record_.provenance.backend = info; }
@@ -124,7 +155,7 @@ std::function<void(const core::Evidence&)> Run::checkpoint() {
     core::RunRecord partial = record_;
     partial.evidence = evidence;
     for (auto& arm : partial.evidence.arms) arm.result.captures.clear();
-    partial.verdict = diagnosis::diagnose(evidence);
+    partial.verdict = judge(evidence);
     try {
       reports::write_output(context_.options.run_dir + "/run.json", core::to_json(partial));
     } catch (const core::Error& error) {
@@ -140,7 +171,7 @@ std::function<void(const core::Evidence&)> Run::checkpoint() {
 
 int Run::finish(core::Evidence evidence) {
   record_.evidence = std::move(evidence);
-  record_.verdict = diagnosis::diagnose(record_.evidence);
+  record_.verdict = judge(record_.evidence);
   add_excerpts();
   add_replay_lines();
   return finish_with_verdict();
@@ -161,6 +192,12 @@ int Run::finish_with_verdict() {
   const Options& options = context_.options;
   record_.provenance.duration_s =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
+
+  const core::ExitCode exit_code = core::exit_code(record_.verdict, options.fail_on_warning);
+  if (exit_code != core::exit_code(record_.verdict)) {
+    record_.verdict.summary += fmt::format("; exit {}: a warning, and --fail-on warning",
+                                           static_cast<int>(exit_code));
+  }
 
   // One output that cannot be written must not cost the others: try all, then raise the first.
   std::exception_ptr first_error;
@@ -191,7 +228,7 @@ int Run::finish_with_verdict() {
   if (record_.evidence.interrupted && context_.stop) {
     return static_cast<int>(core::ExitCode::interrupted);
   }
-  return static_cast<int>(core::exit_code(record_.verdict, options.fail_on_warning));
+  return static_cast<int>(exit_code);
 }
 
 }  // namespace faultline::app

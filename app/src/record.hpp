@@ -13,14 +13,18 @@
 namespace faultline::app {
 
 /// Gathers one run. Construct before the work starts (it checks that every report can be written
-/// and notes the time), finish() after it.
+/// and notes the time; with --run it replaces the record of an earlier run by one that says that
+/// this run is not finished), finish() after it.
 class Run {
  public:
   Run(const Context& context, const char* command);
 
   core::RunRecord& record() { return record_; }
-  /// Identity of what ran; modules give the hashes and the source excerpts.
+  /// Identity of what runs; modules give the hashes and the source excerpts. Before the trials: it
+  /// writes the unfinished record anew.
   void identify(const kernels::ResolvedTrial& trial);
+  /// Race mode of the trials, when it is not that of the options (replay).
+  void use_race_mode(core::RaceMode race) { race_ = race; }
   void use_backend(const core::BackendInfo& info);
   void use_modules(const core::Program& program);
 
@@ -34,12 +38,16 @@ class Run {
   int finish_with_verdict();
 
  private:
+  void write_unfinished() const;
+  /// The diagnosis; its summary says when races were not looked for.
+  core::Verdict judge(const core::Evidence& evidence) const;
   void print(bool report_on_stdout) const;
   void add_excerpts();
   void add_replay_lines();
 
   const Context& context_;
   core::RunRecord record_;
+  core::RaceMode race_;
   std::vector<core::ModuleRef> modules_;
   std::chrono::steady_clock::time_point started_;
 };

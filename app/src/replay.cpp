@@ -24,6 +24,7 @@ int replay_command(const Context& context) {
                                        token.backend, options.backend));
   }
   Run run(context, "replay");
+  run.use_race_mode(token.race);
   const auto backend = choose_backend(token.backend);
   run.use_backend(backend->info());
 

@@ -97,6 +97,14 @@ int verify_all_variants(const Context& context) {
                                          format));
     }
   }
+  if (!context.options.run_dir.empty()) {
+    // Records of an earlier run must not speak for variants that this one does not reach.
+    for (const kernels::Variant& variant : context.registry.get(name).variants) {
+      std::error_code error;  // what cannot be removed cannot be written either, which says so
+      std::filesystem::remove(
+          std::filesystem::path(context.options.run_dir) / variant.name / "run.json", error);
+    }
+  }
   int exit_code = static_cast<int>(core::ExitCode::pass);
   std::string refused;
   std::size_t ran = 0;
