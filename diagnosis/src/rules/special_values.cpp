@@ -26,7 +26,8 @@ std::optional<core::Finding> find_special_values(const Facts& facts) {
     whatever_the_poison = whatever_the_poison && result->trials >= kPoisons &&
                           poison_pattern(*result) == PoisonPattern::every_trial;
   }
-  const bool most = not_finite * 10 >= bad * 9;
+  // Not all: what overflows grew first, and what it grew through is wrong and finite.
+  const bool most = not_finite * 2 >= bad;
 
   core::Finding finding;
   finding.finding = core::FindingClass::special_values;
