@@ -781,6 +781,22 @@ TEST(MissingTerm, BelowNineTenthsIsNoClaim) {
   EXPECT_EQ(diagnose(e).findings.at(0).finding, FindingClass::systematic_offset);
 }
 
+TEST(MissingTerm, TooFewElementsAreNoClaimHoweverWellItFits) {
+  const auto first = [](std::uint64_t elements, std::uint64_t excluded) {
+    core::Evidence e = term_absent();
+    for (core::TermEvidence& term : e.terms) {
+      term.elements = elements;
+      term.excluded = excluded;
+    }
+    return diagnose(e).findings.at(0).finding;
+  };
+  EXPECT_EQ(first(1, 0), FindingClass::systematic_offset);
+  EXPECT_EQ(first(31, 0), FindingClass::systematic_offset);
+  EXPECT_EQ(first(32, 0), FindingClass::missing_term);
+  EXPECT_EQ(first(32, 32), FindingClass::missing_term);
+  EXPECT_EQ(first(32, 33), FindingClass::systematic_offset);
+}
+
 TEST(MissingTerm, OneCellOfManyIsNotEnoughToOutrankTheRest) {
   core::Evidence e = term_absent();
   for (const char* problem : {"t=128 dk=64", "t=256 dk=64"}) {
@@ -847,12 +863,31 @@ TEST(InvisibleTerms, AreANoteWhereTheyAreNotTheSubject) {
               HasSubstr("terms not visible with these inputs: A_inv (0.02 of the bound), "));
 }
 
-TEST(InvisibleTerms, OneCellWhereItShowsIsEnough) {
+TEST(InvisibleTerms, OneCellWhereTheyShowIsEnough) {
   core::Evidence e = unseen();
+  e.hypothesis.clear();
   for (core::TermEvidence& term : e.terms) {
     if (term.config == "chunk=64") term.visibility = 1.6;
   }
-  EXPECT_EQ(diagnose(e).outcome, Outcome::pass);
+  const core::Verdict verdict = diagnose(e);
+  EXPECT_EQ(verdict.outcome, Outcome::pass);
+  EXPECT_THAT(verdict.findings, IsEmpty());
+}
+
+TEST(InvisibleTerms, AMutantThatShouldHaveShownAndDidNotIsNotAPass) {
+  core::Evidence e = unseen();
+  for (core::TermEvidence& term : e.terms) {
+    if (term.config == "chunk=64") term.visibility = 1.5;
+  }
+  const core::Verdict verdict = diagnose(e);
+  EXPECT_EQ(verdict.outcome, Outcome::inconclusive) << verdict.summary;
+  ASSERT_EQ(verdict.findings.size(), 1u);
+  EXPECT_EQ(verdict.findings[0].finding, FindingClass::bound_vacuous);
+  EXPECT_EQ(verdict.findings[0].severity, Severity::warning);
+  EXPECT_THAT(verdict.summary,
+              HasSubstr("the defect A_inv that deltanet_bwd@drop_a_inv stands for should have "
+                        "moved an output by 1.5 bounds, and nothing was wrong"));
+  EXPECT_THAT(all_text(verdict), HasSubstr("largest in t=64 dk=64 [chunk=64]"));
 }
 
 TEST(InvisibleTerms, AFailureIsStillAFailure) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // bound_vacuous, of named terms: a defect whose effect stays below the bound everywhere was not
-// tested. For terms in general a note; for the very defect that a mutant is, an open verdict.
+// tested. For terms in general a note; for the very defect that a mutant is, an open verdict. So is
+// a mutant whose defect should have shown and did not.
 #include <algorithm>
 #include <map>
 
@@ -16,6 +17,43 @@ namespace {
 std::string visibility_text(const std::string& name, double visibility) {
   return visibility > 0.0 ? fmt::format("{} ({} of the bound)", name, number(visibility))
                           : fmt::format("{} (no effect)", name);
+}
+
+/// The defect of a mutant that was compared and never wrong, in the cell where it should have
+/// moved an output most; null when it need not have shown anywhere.
+const core::TermEvidence* missed_defect(const Facts& facts) {
+  const std::string& name = facts.evidence.hypothesis;
+  if (name.empty() || facts.compared_elements == 0 || facts.failed > 0) return nullptr;
+  const core::TermEvidence* most = nullptr;
+  for (const core::TermEvidence* term : facts.terms) {
+    if (term->name != name || !(term->visibility >= kVisible)) continue;
+    if (!most || term->visibility > most->visibility) most = term;
+  }
+  return most;
+}
+
+core::Finding missed_defect_finding(const Facts& facts, const core::TermEvidence& term) {
+  const std::string subject = subject_text(facts.evidence);
+  core::Finding finding;
+  finding.finding = core::FindingClass::bound_vacuous;
+  finding.severity = core::Severity::warning;
+  finding.confidence = 0.9;
+  finding.headline = fmt::format(
+      "the defect {} that {} stands for should have moved an output by {} bounds, and nothing was "
+      "wrong: either the defect is not in this build, or the check is blind",
+      term.name, subject, number(term.visibility));
+  finding.evidence.push_back(fmt::format("{} were compared, none of them wrong",
+                                         plural(facts.compared_elements, "element")));
+  if (!term.problem.empty()) {
+    finding.evidence.push_back(
+        fmt::format("its effect is largest in {} [{}]", term.problem, term.config));
+  }
+  finding.runner_up = core::FindingClass::vacuous;
+  finding.runner_up_reason = "a kernel without the defect and a comparison that does not see it "
+                             "look alike here";
+  finding.advice = "Check that the variant selects the code with the defect in every config that "
+                   "ran, and that a kernel with grossly wrong outputs fails here.";
+  return finding;
 }
 
 }  // namespace
@@ -39,6 +77,14 @@ std::optional<core::Finding> find_invisible_terms(const Facts& facts) {
   const bool judged = facts.compared_elements > 0 && !facts.any_wrong();
   const bool own_unseen = !evidence.hypothesis.empty() && judged &&
                           (own == visibility.end() || !(own->second >= kVisible));
+  if (const core::TermEvidence* missed = missed_defect(facts)) {
+    core::Finding finding = missed_defect_finding(facts, *missed);
+    if (!invisible.empty()) {
+      finding.evidence.push_back(
+          fmt::format("terms not visible with these inputs: {}", fmt::join(invisible, ", ")));
+    }
+    return finding;
+  }
   if (!own_unseen && invisible.empty()) return std::nullopt;
 
   core::Finding finding;
