@@ -326,7 +326,14 @@ std::string footprint_sentence(const TermExplanation& explanation) {
 
 std::string TermCandidate::name() const { return list(names); }
 
+bool TermCandidate::supported() const {
+  const std::uint64_t parameters = names.size() + (rows.empty() ? 0u : 1u);
+  return term->elements >= std::max(kFewestElements, kElementsPerParameter * parameters) &&
+         term->excluded <= term->elements;
+}
+
 bool TermCandidate::claimed() const {
+  if (!supported()) return false;
   // A size without signs is weak evidence: nothing may speak against it.
   if (how == How::size) return r_squared >= kWithinReach && !contradicted();
   if (how != How::low_precision) return r_squared >= kClaimed;

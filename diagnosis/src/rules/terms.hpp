@@ -2,6 +2,7 @@
 // What the fits of error hypotheses add up to: shared by missing_term, wrong_term and accumulation.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,6 +31,10 @@ inline constexpr double kWithinReach = 0.99;
 inline constexpr double kSmallestSize = 0.1, kLargestSize = 4.0;
 inline constexpr double kSmallestState = 0.5, kLargestState = 2.0;
 
+/// Through few elements anything fits: a claim needs this many in all and for each coefficient, and
+/// no more left out (not finite, never written) than fitted.
+inline constexpr std::uint64_t kFewestElements = 32, kElementsPerParameter = 8;
+
 /// One reading of a cell's residual.
 struct TermCandidate {
   enum class How : std::uint8_t {
@@ -52,7 +57,9 @@ struct TermCandidate {
   /// and right ones in which it should be seen.
   std::vector<std::string> wrong_beyond{}, right_though_predicted{};
 
-  bool claimed() const;
+  /// Enough was compared for R^2 to mean something; single rows count as one parameter more.
+  bool supported() const;
+  bool claimed() const;  ///< fits, and is supported
   bool contradicted() const { return !wrong_beyond.empty() || !right_though_predicted.empty(); }
   std::string name() const;  ///< "A_inv", "A_inv and dw_cross"
 };
