@@ -195,8 +195,8 @@ int Run::finish_with_verdict() {
 
   const core::ExitCode exit_code = core::exit_code(record_.verdict, options.fail_on_warning);
   if (exit_code != core::exit_code(record_.verdict)) {
-    record_.verdict.summary += fmt::format("; exit {}: a warning, and --fail-on warning",
-                                           static_cast<int>(exit_code));
+    record_.verdict.summary +=
+        fmt::format("; exit {}: a warning, and --fail-on warning", static_cast<int>(exit_code));
   }
 
   // One output that cannot be written must not cost the others: try all, then raise the first.
