@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "faultline/core/errors.hpp"
 #include "faultline/stress/captures.hpp"
 
 namespace faultline::stress::detail {
@@ -28,10 +30,26 @@ captures_to_examine(const std::vector<const core::TrialResult*>& results) {
   return chosen;
 }
 
-bool same_names(const std::vector<core::ErrorHypothesis>& a,
-                const std::vector<core::ErrorHypothesis>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const auto& x, const auto& y) { return x.name == y.name; });
+/// Gives all trials the same hypotheses in the same order, by name. With other inputs a term may
+/// vanish altogether, or coincide with another one, and is left out: there it has no effect of its
+/// own.
+void match_by_name(std::vector<ExaminedTrial>& trials) {
+  std::vector<core::ErrorHypothesis> all;  // without effects
+  const auto find = [](std::vector<core::ErrorHypothesis>& in, const std::string& name) {
+    return std::find_if(in.begin(), in.end(), [&](const auto& h) { return h.name == name; });
+  };
+  for (const ExaminedTrial& trial : trials) {
+    for (const core::ErrorHypothesis& h : trial.hypotheses) {
+      if (find(all, h.name) == all.end()) all.push_back({h.name, h.terms, h.kind, {}});
+    }
+  }
+  for (ExaminedTrial& trial : trials) {
+    std::vector<core::ErrorHypothesis> matched = all;
+    for (core::ErrorHypothesis& h : trial.hypotheses) {
+      find(matched, h.name)->effect = std::move(h.effect);
+    }
+    trial.hypotheses = std::move(matched);
+  }
 }
 
 /// References are kept beside the trials that point to them.
@@ -53,8 +71,6 @@ Examined examine(const core::TrialPlan& plan, core::DataMode data,
         make_inputs(plan, data, capture ? capture->input_seed : input_seed);
     ExaminedTrial trial;
     trial.hypotheses = plan.error_hypotheses(inputs);
-    // With other inputs a term may vanish altogether; then the sets do not add up.
-    if (n > 0 && !same_names(trial.hypotheses, examined.trials.front().hypotheses)) continue;
     examined.references.push_back(plan.reference(inputs));
     const std::vector<core::ReferenceTensor>& references = examined.references.back();
     for (std::size_t o = 0; o < outputs.size(); ++o) {
@@ -72,6 +88,7 @@ Examined examine(const core::TrialPlan& plan, core::DataMode data,
     }
     examined.trials.push_back(std::move(trial));
   }
+  match_by_name(examined.trials);
   return examined;
 }
 
@@ -82,14 +99,19 @@ TermRegression examine_terms(const core::TrialPlan& plan, core::DataMode data,
                              std::uint64_t input_seed, const std::vector<std::size_t>& captured,
                              std::string& trouble) {
   if (!plan.error_hypotheses || !plan.reference) return {};
+  const auto not_examined = [](const std::exception& e) {
+    return fmt::format("the named terms were not examined: {}", e.what());
+  };
   try {
     const Examined examined =
         examine(plan, data, captures_to_examine(results), input_seed, captured);
     return regress_terms(examined.trials);
-  } catch (const std::exception& e) {
-    trouble = fmt::format("the named terms were not examined: {}", e.what());
-    return {};
+  } catch (const std::bad_alloc& e) {
+    trouble = not_examined(e);
+  } catch (const core::EnvironmentError& e) {
+    trouble = not_examined(e);
   }
+  return {};
 }
 
 void add_terms(core::Evidence& evidence, TermRegression regression, const std::string& problem,

@@ -14,8 +14,10 @@ namespace faultline::stress::detail {
 
 /// Fits to the captures of `results`, of the first two input sets; with nothing captured only what
 /// could have been seen, with the inputs of `input_seed`. `captured` gives for each output of
-/// `plan` its place in a capture, in order; empty: the same places. What the plan's functions throw
-/// becomes a sentence in `trouble`: a hypothesis that cannot be evaluated must not cost the run.
+/// `plan` its place in a capture, in order; empty: the same places. Where memory or another
+/// resource runs out, that becomes a sentence in `trouble`: a hypothesis that cannot be evaluated
+/// must not cost the run. Anything else that the plan's functions throw is a bug of the plan and
+/// passes through.
 TermRegression examine_terms(const core::TrialPlan& plan, core::DataMode data,
                              const std::vector<const core::TrialResult*>& results,
                              std::uint64_t input_seed, const std::vector<std::size_t>& captured,

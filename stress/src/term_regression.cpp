@@ -236,13 +236,12 @@ class Regression {
       bool finite = scale > 0.0;
       for (const std::size_t h : present) {
         const double effect = trial.hypotheses[h].effect[o][i];
-        const double seen = std::fabs(effect) / (bound[i] > 0.0 ? bound[i] : scale);
-        if (seen > visibility_[h][o]) visibility_[h][o] = seen;
         effects[h] = effect / scale;
+        visibility_[h][o] = std::max(visibility_[h][o], std::fabs(effects[h]));
         finite = finite && std::isfinite(effects[h]);
       }
       for (const std::size_t h : sized) {
-        const double seen = sizes[h][i] / (bound[i] > 0.0 ? bound[i] : scale);
+        const double seen = sizes[h][i] / scale;
         if (std::isfinite(seen)) visibility_[h][o] = std::max(visibility_[h][o], seen);
       }
       if (!output.got) continue;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // verify with intermediates: a program of three launches, z = x + 1, w = 3 z, y = w - x, of which a
 // test may let any stage go wrong.
+#include <new>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -200,24 +202,37 @@ TEST(Intermediates, AMutantWhoseDefectCannotBeSeenIsInconclusive) {
   const core::Evidence evidence = run(right_stages, false, "one");
   EXPECT_EQ(evidence.hypothesis, "one");
   EXPECT_EQ(diagnosis::diagnose(evidence).outcome, core::Outcome::inconclusive);
-  EXPECT_EQ(diagnosis::diagnose(run(right_stages, false, "minus_x")).outcome, core::Outcome::pass);
+  EXPECT_EQ(diagnosis::diagnose(run(right_stages, false, "minus_x")).outcome,
+            core::Outcome::inconclusive);
 }
 
-TEST(Intermediates, AHypothesisThatCannotBeEvaluatedCostsANoteNotTheRun) {
+/// A verify run of a right kernel whose hypotheses throw `error`.
+template <class Error>
+core::Evidence run_with_throwing_hypotheses(const Error& error) {
   kernels::Subject subject = toy_subject();
-  subject.plan = [](const core::Problem& p, const std::string& v, const core::Config& c) {
+  subject.plan = [=](const core::Problem& p, const std::string& v, const core::Config& c) {
     core::TrialPlan plan = staged_plan(p, v, c);
     plan.error_hypotheses =
-        [](const std::vector<core::Tensor>&) -> std::vector<core::ErrorHypothesis> {
-      throw core::UsageError("too large");
+        [=](const std::vector<core::Tensor>&) -> std::vector<core::ErrorHypothesis> {
+      throw error;
     };
     return plan;
   };
   StagedBackend backend(right_stages);
-  const core::Evidence evidence =
-      stress::run_verify(backend, subject, subject.variants[0], subject.verify_problems(true), {});
+  return stress::run_verify(backend, subject, subject.variants[0], subject.verify_problems(true),
+                            {});
+}
+
+TEST(Intermediates, HypothesesForWhichMemoryIsShortCostANoteNotTheRun) {
+  const core::Evidence evidence = run_with_throwing_hypotheses(core::EnvironmentError("too large"));
   EXPECT_THAT(evidence.configs.at(0).result.note, HasSubstr("not examined: too large"));
   EXPECT_EQ(diagnosis::diagnose(evidence).outcome, core::Outcome::pass);
+  EXPECT_THAT(run_with_throwing_hypotheses(std::bad_alloc()).configs.at(0).result.note,
+              HasSubstr("not examined"));
+}
+
+TEST(Intermediates, ABugOfThePlansHypothesesIsNotANote) {
+  EXPECT_THROW(run_with_throwing_hypotheses(core::UsageError("wrong length")), core::UsageError);
 }
 
 TEST(Intermediates, APlanWithoutThemIsSkippedWithTheReason) {
