@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // verify with intermediates: a program of three launches, z = x + 1, w = 3 z, y = w - x, of which a
 // test may let any stage go wrong.
+#include <cmath>
+#include <memory>
 #include <new>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -229,6 +232,41 @@ TEST(Intermediates, HypothesesForWhichMemoryIsShortCostANoteNotTheRun) {
   EXPECT_EQ(diagnosis::diagnose(evidence).outcome, core::Outcome::pass);
   EXPECT_THAT(run_with_throwing_hypotheses(std::bad_alloc()).configs.at(0).result.note,
               HasSubstr("not examined"));
+}
+
+TEST(Intermediates, HypothesesOfTwoInputSetsAreMatchedByName) {
+  kernels::Subject subject = toy_subject();
+  subject.plan = [](const core::Problem& p, const std::string& v, const core::Config& c) {
+    core::TrialPlan plan = staged_plan(p, v, c);
+    // Of the second set the other way round, of which one term is left out.
+    plan.error_hypotheses = [all = plan.error_hypotheses,
+                             calls = std::make_shared<int>(0)](const auto& inputs) {
+      std::vector<core::ErrorHypothesis> found = all(inputs);
+      found.push_back({"first_set_alone", "1", core::ErrorHypothesis::Kind::term, {{}}});
+      found.back().effect[0].assign(found[0].effect[0].size(), 1e-9);
+      if ((*calls)++ > 0) {
+        found.pop_back();
+        std::swap(found[0], found[1]);
+      }
+      return found;
+    };
+    return plan;
+  };
+  StagedBackend backend([](std::int64_t row, double x) {
+    Stages s = right_stages(row, x);
+    s.y = s.w;  // without x
+    return s;
+  });
+  const core::Evidence evidence =
+      stress::run_verify(backend, subject, subject.variants[0], subject.verify_problems(true), {});
+  ASSERT_GE(evidence.terms.size(), 3u);
+  EXPECT_EQ(evidence.terms[0].name, "minus_x");
+  EXPECT_EQ(evidence.terms[2].name, "first_set_alone");
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(evidence.terms[i].elements + evidence.terms[i].excluded, 2u * kRows * kCols);
+  }
+  EXPECT_NEAR(std::fabs(evidence.terms[0].coefficient), 1.0, 1e-3);
+  EXPECT_GT(evidence.terms[0].r_squared, 0.99);
 }
 
 TEST(Intermediates, ABugOfThePlansHypothesesIsNotANote) {

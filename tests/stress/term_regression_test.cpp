@@ -484,6 +484,23 @@ TEST(TermRegression, AMutantThatShowsIsNotExcusedByOtherInvisibleTerms) {
   EXPECT_THAT(verdict.findings[1].headline, HasSubstr("dw_cross"));
 }
 
+TEST(TermRegression, VisibilityCountsTheRoundingOfTheOutputAsAcceptanceDoes) {
+  // Half an ulp of bf16 at 1 is 2^-8: an effect of half of that is accepted however small the
+  // bound.
+  const core::ReferenceTensor reference{.expected = {1.0}, .bound = {1e-9}};
+  const double effect = std::ldexp(1.0, -9);
+  for (const auto kind : {ErrorHypothesis::Kind::term, ErrorHypothesis::Kind::rounding}) {
+    stress::ExaminedTrial trial;
+    trial.outputs.push_back({.name = "dk",
+                             .reference = &reference,
+                             .tiles = {.rows = 1, .cols = 1, .tile_rows = 1, .tile_cols = 1},
+                             .got = nullptr,
+                             .dtype = core::Dtype::bf16});
+    trial.hypotheses = {{"A_inv", "dk_A", kind, {{effect}}}};
+    EXPECT_NEAR(stress::regress_terms({trial}).terms.at(0).visibility, 0.5, 1e-6);
+  }
+}
+
 TEST(TermRegression, AnEffectOfTheWrongLengthIsRefused) {
   Synthetic data;
   data.hypotheses()[0].effect[0].pop_back();
