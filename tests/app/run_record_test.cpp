@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run folder and a headline say of a run: nothing stale, and what was not looked for.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "faultline/kernels/subject.hpp"
+#include "files.hpp"
+#include "record.hpp"
+
+namespace faultline::app {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class RunRecordTest : public ::testing::Test {
+ protected:
+  RunRecordTest() {
+    options_.words = {"gemv"};
+    options_.quiet = true;
+    options_.run_dir = folder_.path().string();
+  }
+
+  std::string written() const {
+    std::ifstream file(folder_ / "run.json");
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  /// Four trials on the simulator, none of which failed.
+  static core::Evidence clean() {
+    core::Evidence evidence;
+    evidence.subject = "gemv";
+    evidence.backend = "simulator";
+    evidence.mode = "stress";
+    evidence.backend_is_model = true;
+    core::ArmEvidence arm;
+    arm.result.trials = 4;
+    arm.result.outputs.emplace_back().compared_elements = 32;
+    evidence.arms.push_back(arm);
+    return evidence;
+  }
+
+  /// The summary of a finished run and its exit code.
+  std::pair<std::string, int> finish(core::Evidence evidence) {
+    const Context context{options_, registry_, stop_, "faultline stress gemv"};
+    app::Run run(context, "stress");
+    testing::internal::CaptureStdout();
+    const int code = run.finish(std::move(evidence));
+    testing::internal::GetCapturedStdout();
+    return {run.record().verdict.summary, code};
+  }
+
+  test::TemporaryFolder folder_;
+  Options options_;
+  kernels::SubjectRegistry registry_;
+  std::atomic<bool> stop_{false};
+};
+
+TEST_F(RunRecordTest, AnOlderVerdictDoesNotOutliveTheStartOfARun) {
+  finish(clean());
+  ASSERT_THAT(written(), HasSubstr("pass: gemv"));
+  const Context context{options_, registry_, stop_, "faultline stress gemv"};
+  const app::Run killed(context, "stress");
+  EXPECT_THAT(written(), Not(HasSubstr("pass: ")));
+  EXPECT_THAT(written(), HasSubstr("inconclusive: no trial of gemv was finished (interrupted"));
+}
+
+TEST_F(RunRecordTest, TheSummarySaysThatRacesWereNotLookedFor) {
+  EXPECT_THAT(finish(clean()).first, Not(HasSubstr("races")));
+  options_.no_race = true;
+  EXPECT_THAT(finish(clean()).first, HasSubstr("; races were not looked for (--no-race)"));
+}
+
+TEST_F(RunRecordTest, AWarningThatFailsTheRunIsSaidInTheSummary) {
+  core::Evidence evidence = clean();
+  core::AccessStatistics& access = evidence.accesses.emplace_back();
+  access.requests = 1000;
+  access.sectors = 32000;
+  access.ideal_sectors = 4000;
+  access.lane_stride_bytes = 128;
+  access.lanes = 32000;
+  access.distinct_addresses = 32000;
+  options_.fail_on_warning = true;
+  const auto [summary, code] = finish(evidence);
+  EXPECT_EQ(code, 1);
+  EXPECT_THAT(summary, HasSubstr("; exit 1: a warning, and --fail-on warning"));
+  EXPECT_EQ(finish(clean()).second, 0);
+}
+
+}  // namespace
+}  // namespace faultline::app
