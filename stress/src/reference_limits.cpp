@@ -78,13 +78,10 @@ std::vector<ReferenceNote> notes_of(const core::TrialPlan& plan, core::DataMode 
   for (const ReferenceNote& note : notes) {
     if (note.kind == ReferenceNote::Kind::blind) blind.insert(note.output);
   }
-  // A problem whose outputs are all zero by definition (an empty reduction) is one of many in a
-  // sweep; where it is the first, the null outputs leave the verdict open.
-  const bool below_rounding = !blind.empty();
   for (ReferenceNote& note : zero_outputs(plan, references)) {
     if (blind.insert(note.output).second) notes.push_back(std::move(note));
   }
-  if (below_rounding && blind.size() == plan.output_indices().size()) {
+  if (!blind.empty() && blind.size() == plan.output_indices().size()) {
     notes.push_back({.output = "",
                      .kind = ReferenceNote::Kind::blind,
                      .text = "no output is left that could tell right from wrong"});

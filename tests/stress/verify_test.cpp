@@ -117,6 +117,29 @@ TEST_F(VerifyTest, ABoundThatAcceptsZerosIsVacuous) {
   EXPECT_EQ(diagnosis::diagnose(evidence).outcome, Outcome::inconclusive);
 }
 
+TEST_F(VerifyTest, AnOutputThatIsZeroIsNamedAsNotTested) {
+  subject.plan = [](const core::Problem& p, const std::string& variant,
+                    const core::Config& config) {
+    core::TrialPlan plan = toy_plan(p, variant, config);
+    if (p.values.integer("n") == 64) return plan;
+    plan.reference = [inner = plan.reference](const std::vector<core::Tensor>& inputs) {
+      std::vector<core::ReferenceTensor> reference = inner(inputs);
+      for (double& value : reference[0].expected) value = 0.0;
+      for (double& bound : reference[0].bound) bound = 100.0;
+      return reference;
+    };
+    return plan;
+  };
+  const core::Evidence evidence = run(right, {problem(64), problem(60)});
+  ASSERT_FALSE(evidence.reference_notes.empty());
+  EXPECT_EQ(evidence.reference_notes.front().problem, "n=60");
+  EXPECT_EQ(evidence.reference_notes.front().output, "y");
+  EXPECT_EQ(evidence.reference_notes.front().text,
+            "an all-zero y would be accepted: y is zero with these inputs");
+  // It is the only output: nothing is left that could tell right from wrong.
+  EXPECT_EQ(diagnosis::diagnose(evidence).outcome, Outcome::inconclusive);
+}
+
 TEST_F(VerifyTest, AReferenceThatSpeaksAgainstItselfLeavesTheVerdictOpen) {
   subject.plan = [](const core::Problem& p, const std::string& variant,
                     const core::Config& config) {
