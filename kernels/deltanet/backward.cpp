@@ -346,7 +346,7 @@ reference::DeltaNumerics backward_numerics(const Extents& extents, const Backwar
   numerics.beta_on_e = true;
   numerics.r_w_from_r_v = true;
   numerics.sums_from_operands = true;
-  numerics.set(RoundingPoint::gate_sum, gated ? Grid::f32 : Grid::none);
+  numerics.set(RoundingPoint::row_sum, Grid::f32);
   if (options.segments > 1) {
     numerics.backward_segment_chunks =
         static_cast<int>(chunks_per_segment(extents.chunks(options.chunk), options.segments));

@@ -22,7 +22,7 @@ std::string_view name_of(RoundingPoint point) {
       "r",        "e",          "dk_piece",
       "dq_piece", "transition", "transition_product",
       "carry",    "state",      "output",
-      "gate_sum"};
+      "row_sum"};
   return names[static_cast<std::size_t>(point)];
 }
 
@@ -49,7 +49,7 @@ DeltaNumerics DeltaNumerics::stored_in(core::Dtype dtype, int chunk) {
     for (const RoundingPoint point :
          {RoundingPoint::gate, RoundingPoint::decay, RoundingPoint::q_hat_o,
           RoundingPoint::dk_piece, RoundingPoint::dq_piece, RoundingPoint::carry,
-          RoundingPoint::state, RoundingPoint::output, RoundingPoint::gate_sum}) {
+          RoundingPoint::state, RoundingPoint::output, RoundingPoint::row_sum}) {
       numerics.set(point, Grid::none);
     }
   }

@@ -12,6 +12,8 @@ namespace faultline::reference {
 
 namespace {
 
+float norm(const float* x, std::int64_t n) { return std::sqrt(dot(x, x, n)); }
+
 float exponential_f32(float x) { return static_cast<float>(exponential(static_cast<double>(x))); }
 
 void copy_rows(const double* source, std::int64_t rows, std::int64_t columns, FloatMatrix& to) {
@@ -770,6 +772,19 @@ void DeltaSimulation::backward_chunk(const Chunk& c) {
     dbeta[i] = decay_in[i] * dot(r_w.row(i), k.row(i), k.width()) +
                dot(r_v.row(i), v.row(i), v.width()) + dot(e_of_sums.row(i), kk.row(i), kk.width());
   }
+  if (numerics_.at(RoundingPoint::row_sum) != Grid::none) {
+    std::vector<float> summed(static_cast<std::size_t>(padded(c.rows)));
+    for (std::int64_t i = 0; i < c.rows; ++i) {
+      float& sum = summed[static_cast<std::size_t>(i)];
+      sum = decay_in[i] * norm(r_w.row(i), k.width()) * norm(k.row(i), k.width()) +
+            norm(r_v.row(i), v.width()) * norm(v.row(i), v.width());
+      for (std::int64_t j = 0; j < i; ++j) {
+        sum +=
+            std::abs(e_of_sums.row(i)[j]) * norm(k.row(i), k.width()) * norm(k.row(j), k.width());
+      }
+    }
+    perturb_by_rounding_of(summed, dbeta, c.rows);
+  }
   if (in_.gated) {
     find_gate_gradient(c, e_rounded);
   }
@@ -818,8 +833,21 @@ void DeltaSimulation::find_gate_gradient(const Chunk& c, FloatView e_rounded) {
   for (std::int64_t i = c.rows - 1; i-- > 0;) {
     dg[i] += dg[i + 1];
   }
-  if (numerics_.at(RoundingPoint::gate_sum) != Grid::none) {
+  if (numerics_.at(RoundingPoint::row_sum) != Grid::none) {
     perturb_gate_sums(c, e_rounded, gradient, dg);
+  }
+}
+
+/// Adds to each value what rounding a sum of such parts may move it by: `summed`, padded, holds the
+/// sums of the absolute values.
+void DeltaSimulation::perturb_by_rounding_of(const std::vector<float>& summed, float* values,
+                                             std::int64_t count) const {
+  std::vector<float> perturbed(summed.size());
+  (*rounding_)(RoundingPoint::row_sum, numerics_.at(RoundingPoint::row_sum), summed.data(),
+               perturbed.data(), static_cast<std::int64_t>(summed.size()));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    values[i] += perturbed[at] - summed[at];
   }
 }
 
@@ -829,7 +857,6 @@ void DeltaSimulation::find_gate_gradient(const Chunk& c, FloatView e_rounded) {
 /// takes the bound |x . y| <= |x| |y|.
 void DeltaSimulation::perturb_gate_sums(const Chunk& c, FloatView e_rounded, FloatView gradient,
                                         float* dg) {
-  const auto norm = [](const float* x, std::int64_t n) { return std::sqrt(dot(x, x, n)); };
   const FloatView q = in_.q.middle(c.first, c.rows), k = in_.k.middle(c.first, c.rows);
   const FloatView k_hat = k_hat_.middle(c.first, c.rows), h = h_.middle(c.index * in_.dk, in_.dk);
   const FloatView dp = square_[0].block(0, c.rows, c.rows);
@@ -837,9 +864,8 @@ void DeltaSimulation::perturb_gate_sums(const Chunk& c, FloatView e_rounded, Flo
   const float* beta = in_.beta.data() + c.first;
   const float* decay_in = factors_.decay_in.data() + c.first;
   const auto rows = static_cast<std::size_t>(c.rows);
-  const std::int64_t width = padded(c.rows);
   std::vector<float> q_norm(rows), k_norm(rows);
-  std::vector<float> summed(static_cast<std::size_t>(width)), perturbed(summed.size());
+  std::vector<float> summed(static_cast<std::size_t>(padded(c.rows)));
   for (std::int64_t i = 0; i < c.rows; ++i) {
     q_norm[static_cast<std::size_t>(i)] = norm(q.row(i), q.width());
     k_norm[static_cast<std::size_t>(i)] = norm(k.row(i), k.width());
@@ -868,11 +894,7 @@ void DeltaSimulation::perturb_gate_sums(const Chunk& c, FloatView e_rounded, Flo
   for (std::size_t i = rows - 1; i-- > 0;) {
     summed[i] += summed[i + 1];
   }
-  (*rounding_)(RoundingPoint::gate_sum, numerics_.at(RoundingPoint::gate_sum), summed.data(),
-               perturbed.data(), width);
-  for (std::size_t i = 0; i < rows; ++i) {
-    dg[i] += perturbed[i] - summed[i];
-  }
+  perturb_by_rounding_of(summed, dg, c.rows);
 }
 
 }  // namespace faultline::reference

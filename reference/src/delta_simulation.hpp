@@ -98,6 +98,8 @@ class DeltaSimulation {
   void scan_backward();
   void backward_chunk(const Chunk& c);
   void find_gate_gradient(const Chunk& c, FloatView e_rounded);
+  void perturb_by_rounding_of(const std::vector<float>& summed, float* values,
+                              std::int64_t count) const;
   void perturb_gate_sums(const Chunk& c, FloatView e_rounded, FloatView gradient, float* dg);
 
   void round(RoundingPoint point, FloatView source, FloatView destination) const;

@@ -67,9 +67,9 @@ enum class RoundingPoint : std::uint8_t {
   transition_product,  ///< W times the transition, as an operand
   carry,               ///< the states of the segments' ends, as operands of the scan over segments
   state,               ///< the running h and dh between chunks; none: fp32 registers
-  output,    ///< the sums that become outputs; their storage is part of acceptance, not of this
-  gate_sum,  ///< dg as the difference of fp32 sums that nearly cancel, rowsum(Q . dQ) - rowsum(K .
-             ///< dK) and the like: f32 perturbs it by the rounding of what was summed
+  output,   ///< the sums that become outputs; their storage is part of acceptance, not of this
+  row_sum,  ///< dbeta and dg: sums in fp32 whose parts may nearly cancel, as rowsum(Q . dQ) -
+            ///< rowsum(K . dK) does; f32 perturbs them by the rounding of what was summed
 };
 inline constexpr std::size_t kRoundingPointCount = 31;
 std::string_view name_of(RoundingPoint point);
