@@ -54,8 +54,11 @@ __device__ __forceinline__ void sum_gates(float* gates, const float* g, int row,
       if (lane_id() >= step) sum += below;
     }
     sum += carry;
-    gates[i] = sum;
-    carry = __shfl_sync(0xffffffffu, sum, kWarp - 1);
+    // Rows beyond T repeat the last sum bit for bit: summed in this order, zeros would round anew.
+    const int valid = min(kWarp, max(0, length - row - first));
+    const float end = valid > 0 ? __shfl_sync(0xffffffffu, sum, valid - 1) : carry;
+    gates[i] = lane_id() < valid ? sum : end;
+    carry = end;
   }
 }
 
