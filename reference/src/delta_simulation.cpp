@@ -752,7 +752,7 @@ void DeltaSimulation::backward_chunk(const Chunk& c) {
   multiply(term, e_rounded, k, Update::set, Triangle::a_lower);
   scale_rows(term, beta, term);
   if (numerics_.beta_on_e) {
-    const FloatView beta_e = square_[1].block(0, c.rows, c.rows);  // dP . Gamma is done with
+    const FloatView beta_e = square_[5].block(0, c.rows, c.rows);
     scale_rows(beta_e, beta, e);
     round(RoundingPoint::b_k, beta_e);
     multiply_at(term, beta_e, k, Update::add, Triangle::a_upper);
@@ -800,6 +800,7 @@ void DeltaSimulation::find_gate_gradient(const Chunk& c, FloatView e_rounded) {
   float* dg = out_.outputs[static_cast<std::size_t>(DeltaOutput::dg)].row(0) + c.first;
   const FloatView q = in_.q.middle(c.first, c.rows), k = in_.k.middle(c.first, c.rows);
   const FloatView dp = square_[0].block(0, c.rows, c.rows), p = p_.block(c.first, c.rows, c.rows);
+  const FloatView dp_rounded = square_[1].block(0, c.rows, c.rows);  // dP . Gamma at its point
   const FloatView dm = square_[2].block(0, c.rows, c.rows),
                   m = factors_.m.block(c.first, c.rows, c.rows),
                   kk = factors_.kk.block(c.first, c.rows, c.rows);
@@ -817,7 +818,10 @@ void DeltaSimulation::find_gate_gradient(const Chunk& c, FloatView e_rounded) {
       const float through_inverse = numerics_.sums_from_operands
                                         ? e_rounded.row(i)[j] * beta[i] * kk.row(i)[j]
                                         : dm.row(i)[j] * m.row(i)[j];
-      const float both = dp.row(i)[j] * p.row(i)[j] + through_inverse;
+      const float through_output = numerics_.sums_from_operands
+                                       ? dp_rounded.row(i)[j] * dot(q.row(i), k.row(j), q.width())
+                                       : dp.row(i)[j] * p.row(i)[j];
+      const float both = through_output + through_inverse;
       row += both;
       dg[j] -= both;
     }

@@ -128,7 +128,7 @@ class DeltaSimulation {
   // Scratch of one chunk.
   FloatMatrix by_key_[6];    // [C, dk]
   FloatMatrix by_value_[6];  // [C, dv]
-  FloatMatrix square_[5];    // [C, C]
+  FloatMatrix square_[6];    // [C, C]
   FloatMatrix operand_;      // [dk, dv]
   FloatMatrix transition_operand_;
   std::vector<float> scratch_;

@@ -104,7 +104,8 @@ struct DeltaNumerics {
   bool beta_on_e = false;          ///< dk_A = diag(beta) E K + (diag(beta) E)^T K
   bool dw_in_pieces = false;       ///< dW_local and dw_cross each rounded at dw
   bool r_w_from_r_v = false;       ///< R_w = -R_v h^T with R_v rounded at r, no dW
-  /// dbeta_A and dG_A from E as rounded at e, <dh', h> of dG_state from dh' as rounded at dh.
+  /// dG_out from dP . Gamma as rounded at dp, dbeta_A and dG_A from E as rounded at e, <dh', h> of
+  /// dG_state from dh' as rounded at dh.
   bool sums_from_operands = false;
   /// Chunks of a segment when the states are found by a scan over segments, each represented by a
   /// DK x DK transition and a local state; 0: one serial pass.
