@@ -14,6 +14,14 @@ namespace {
 
 float norm(const float* x, std::int64_t n) { return std::sqrt(dot(x, x, n)); }
 
+std::vector<float> row_norms(FloatView rows) {
+  std::vector<float> norms(static_cast<std::size_t>(rows.rows));
+  for (std::int64_t i = 0; i < rows.rows; ++i) {
+    norms[static_cast<std::size_t>(i)] = norm(rows.row(i), rows.width());
+  }
+  return norms;
+}
+
 float exponential_f32(float x) { return static_cast<float>(exponential(static_cast<double>(x))); }
 
 void copy_rows(const double* source, std::int64_t rows, std::int64_t columns, FloatMatrix& to) {
@@ -774,13 +782,14 @@ void DeltaSimulation::backward_chunk(const Chunk& c) {
   }
   if (numerics_.at(RoundingPoint::row_sum) != Grid::none) {
     std::vector<float> summed(static_cast<std::size_t>(padded(c.rows)));
+    const std::vector<float> k_norm = row_norms(k);
     for (std::int64_t i = 0; i < c.rows; ++i) {
-      float& sum = summed[static_cast<std::size_t>(i)];
-      sum = decay_in[i] * norm(r_w.row(i), k.width()) * norm(k.row(i), k.width()) +
+      const auto row = static_cast<std::size_t>(i);
+      float& sum = summed[row];
+      sum = decay_in[i] * norm(r_w.row(i), k.width()) * k_norm[row] +
             norm(r_v.row(i), v.width()) * norm(v.row(i), v.width());
       for (std::int64_t j = 0; j < i; ++j) {
-        sum +=
-            std::abs(e_of_sums.row(i)[j]) * norm(k.row(i), k.width()) * norm(k.row(j), k.width());
+        sum += std::abs(e_of_sums.row(i)[j]) * k_norm[row] * k_norm[static_cast<std::size_t>(j)];
       }
     }
     perturb_by_rounding_of(summed, dbeta, c.rows);
@@ -868,12 +877,8 @@ void DeltaSimulation::perturb_gate_sums(const Chunk& c, FloatView e_rounded, Flo
   const float* beta = in_.beta.data() + c.first;
   const float* decay_in = factors_.decay_in.data() + c.first;
   const auto rows = static_cast<std::size_t>(c.rows);
-  std::vector<float> q_norm(rows), k_norm(rows);
+  const std::vector<float> q_norm = row_norms(q), k_norm = row_norms(k);
   std::vector<float> summed(static_cast<std::size_t>(padded(c.rows)));
-  for (std::int64_t i = 0; i < c.rows; ++i) {
-    q_norm[static_cast<std::size_t>(i)] = norm(q.row(i), q.width());
-    k_norm[static_cast<std::size_t>(i)] = norm(k.row(i), k.width());
-  }
   float rho_sum = 0.0f, gradient_squares = 0.0f, h_squares = 0.0f;
   for (std::int64_t i = 0; i < c.rows; ++i) {
     const auto row = static_cast<std::size_t>(i);
