@@ -199,63 +199,6 @@ core::TrialPlan plan(const core::Problem& problem, bool gated, const std::string
   return plan;
 }
 
-/// Shapes around what the kernels' loops depend on, each regime, dtype and chunk boundary at least
-/// once. T = 1, below, at and one beyond a chunk; 1, 2, 3 and more chunks; DK != DV.
-std::vector<core::Problem> verify_problems(bool gated, bool small) {
-  struct Case {
-    const char *b, *h, *t, *dk, *dv, *dtype, *scale, *keys, *beta, *gate, *states;
-  };
-  static constexpr std::array kSmall{
-      Case{"1", "1", "1", "64", "64", "f16", "1", "small", "half", "1", "random"},
-      Case{"1", "1", "64", "64", "64", "bf16", "auto", "unit", "uniform", "0.01", "random"},
-      Case{"1", "2", "65", "64", "64", "f16", "auto", "unit", "uniform", "0.1", "zero"},
-      Case{"1", "1", "100", "128", "64", "bf16", "1", "small", "half", "1", "random"},
-      Case{"1", "1", "100", "64", "128", "f16", "1", "correlated", "uniform", "0", "random"},
-      Case{"1", "1", "130", "128", "128", "f16", "auto", "identical", "coin", "20", "random"},
-      Case{"2", "1", "192", "64", "64", "bf16", "-0.5", "repeated", "uniform", "0.01", "random"},
-      Case{"1", "1", "97", "64", "64", "f32", "1", "small", "half", "1", "random"},
-      Case{"1", "1", "70", "128", "64", "f32", "auto", "correlated", "uniform", "0.1", "random"},
-  };
-  static constexpr std::array kLarge{
-      Case{"2", "4", "2048", "64", "64", "f16", "1", "small", "half", "1", "zero"},
-      Case{"2", "4", "2000", "128", "128", "f16", "auto", "unit", "uniform", "0.01", "random"},
-      Case{"2", "4", "1024", "128", "128", "bf16", "auto", "correlated", "uniform", "0", "random"},
-      Case{"1", "16", "777", "64", "128", "bf16", "1", "unit", "coin", "0.1", "random"},
-      Case{"1", "4", "500", "128", "64", "f32", "1", "unit", "uniform", "0.01", "random"},
-  };
-  const core::Domain domain = problem_domain({.gated = gated});
-  std::vector<core::Problem> problems;
-  const auto add = [&](const Case& c) {
-    Values values{{"b", c.b},       {"h", c.h},          {"t", c.t},         {"dk", c.dk},
-                  {"dv", c.dv},     {"dtype", c.dtype},  {"scale", c.scale}, {"keys", c.keys},
-                  {"beta", c.beta}, {"states", c.states}};
-    if (gated) {
-      values.push_back({"gate", c.gate});
-    }
-    problems.push_back(detail::make_problem(name_of_subject(gated), domain, std::move(values)));
-  };
-  std::for_each(kSmall.begin(), kSmall.end(), add);
-  if (!small) {
-    std::for_each(kLarge.begin(), kLarge.end(), add);
-  }
-  return problems;
-}
-
-std::vector<core::Problem> bench_problems(bool gated) {
-  const core::Domain domain = problem_domain({.gated = gated});
-  std::vector<core::Problem> problems;
-  for (const char* d : {"64", "128"}) {
-    for (const char* dtype : {"f16", "bf16"}) {
-      for (const char* t : {"2048", "4096", "8192", "16384"}) {
-        problems.push_back(detail::make_problem(
-            name_of_subject(gated), domain,
-            {{"b", "2"}, {"h", "4"}, {"t", t}, {"dk", d}, {"dv", d}, {"dtype", dtype}}));
-      }
-    }
-  }
-  return problems;
-}
-
 std::vector<RoundingPoint> numeric_plan(const core::Problem& problem, bool gated) {
   const Dtype dtype = problem.values.dtype();
   const std::string decayed = gated ? "diag(s e^G) dO" : "s dO";
@@ -307,8 +250,12 @@ Subject make_subject(bool gated) {
     }
     return configs;
   };
-  subject.verify_problems = [gated](bool small) { return verify_problems(gated, small); };
-  subject.bench_problems = [gated] { return bench_problems(gated); };
+  subject.verify_problems = [gated](bool small) {
+    return sequence_verify_problems(name_of_subject(gated), gated, small);
+  };
+  subject.bench_problems = [gated] {
+    return sequence_bench_problems(name_of_subject(gated), gated);
+  };
   subject.numeric_plan = [gated](const core::Problem& p) { return numeric_plan(p, gated); };
   subject.plan = [gated](const core::Problem& problem, const std::string& variant,
                          const core::Config& config) {

@@ -42,6 +42,13 @@ struct DomainOptions {
 /// b, h, [t,] dk, dv, dtype, scale, keys, beta, [gate,] states.
 core::Domain problem_domain(const DomainOptions& options);
 
+/// Shapes around what the kernels' loops depend on, each regime, dtype and chunk boundary at least
+/// once. T = 1, below, at and one beyond a chunk; 1, 2, 3 and more chunks; DK != DV.
+std::vector<core::Problem> sequence_verify_problems(const std::string& subject, bool gated,
+                                                    bool small);
+/// B = 2, H = 4; T = 2048 to 16384; D = 64 and 128; f16 and bf16.
+std::vector<core::Problem> sequence_bench_problems(const std::string& subject, bool gated);
+
 /// A buffer that the family's mathematics names, with shape and dtype: q k v beta g h0 do dhT as
 /// inputs with the distribution of the problem's regime; o hT dq dk dv dbeta dg dh0 as outputs in
 /// tiles of `chunk` rows (states: 16 rows). UsageError for any other name.
