@@ -20,8 +20,6 @@
 // Numeric plan, all variants: products of exact T values, one fp32 fma chain per thread, an fp32
 // tree over the lanes of a warp and a serial sum over the warps of a row (uncoalesced: a serial sum
 // over the threads of a row), one rounding to T.
-//
-// PTX ISA sections are cited by title; their numbers change between versions.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -30,6 +28,7 @@
 #include <cstdint>
 
 #include "../common/element.cuh"
+#include "../common/ptx.cuh"
 
 namespace faultline::kernels::gemv {
 
@@ -81,17 +80,6 @@ __device__ __forceinline__ float fma_chunk(uint4 a, uint4 x, float sum) {
   sum = fma_word<T>(a.y, x.y, sum);
   sum = fma_word<T>(a.z, x.z, sum);
   return fma_word<T>(a.w, x.w, sum);
-}
-
-/// 16 bytes of a matrix that is read once: past L1, through the read-only path.
-/// volatile keeps a batch of loads in front of the arithmetic that uses them.
-__device__ __forceinline__ uint4 load_streamed(const void* address) {
-  uint4 r;
-  // PTX ISA: ld.global.nc
-  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w)
-               : "l"(address));
-  return r;
 }
 
 /// 16 bytes of x, which every row reads again: through L1.
@@ -290,28 +278,6 @@ __device__ __forceinline__ void gemv_shared_x(const T* A, const T* x, T* y, int 
 }
 
 // ---- pipelined: O3 ------------------------------------------------------------------------------
-
-/// 16 bytes from global to shared memory; the bytes from source_bytes (0 or 16) on are zeros.
-__device__ __forceinline__ void copy_chunk_async(void* destination, const void* source,
-                                                 int source_bytes) {
-  const auto shared = static_cast<uint32_t>(__cvta_generic_to_shared(destination));
-  // PTX ISA: cp.async
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-               :
-               : "r"(shared), "l"(source), "r"(source_bytes)
-               : "memory");
-}
-
-__device__ __forceinline__ void commit_copies() {
-  asm volatile("cp.async.commit_group;" ::: "memory");  // PTX ISA: cp.async.commit_group
-}
-
-/// Waits until at most kPending of this thread's newest groups are still in flight.
-template <int kPending>
-__device__ __forceinline__ void wait_copies() {
-  // PTX ISA: cp.async.wait_group
-  asm volatile("cp.async.wait_group %0;" : : "n"(kPending) : "memory");
-}
 
 /// Block: kRows * kThreads threads. kStages >= 1 tiles of A are held in shared memory.
 template <typename T, int kStages, int kRows, int kThreads, int kTileK, Defect kDefect>

@@ -36,8 +36,6 @@
 //              q.k in fp32 over DK; o_j = T(scale * acc_j + (scale * q.k) * v_j)
 //   serial     o_j = T(scale * sum_i q_i u_ij) in fp32 with u_ij unrounded
 //   both       u_ij = fma(k_i, v_j, a_i * S_ij) in fp32, S'_ij = T(u_ij)
-//
-// PTX ISA sections are cited by title; their numbers change between versions.
 #pragma once
 
 #include <cuda.h>
@@ -47,6 +45,7 @@
 #include <cstdint>
 
 #include "../common/element.cuh"
+#include "../common/ptx.cuh"
 
 namespace faultline::kernels::gla_decode {
 
@@ -83,125 +82,6 @@ union Chunk {
   T element[kSize];
   __device__ Chunk() {}
 };
-
-// ---- PTX ----------------------------------------------------------------------------------------
-
-// PTX ISA: mbarrier.init
-__device__ __forceinline__ void mbarrier_init(uint64_t* barrier, int arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
-               :
-               : "r"(shared_address(barrier)), "r"(arrivals)
-               : "memory");
-}
-
-// PTX ISA: mbarrier.expect_tx. Adds bytes to what the current phase still waits for.
-__device__ __forceinline__ void mbarrier_expect(uint64_t* barrier, int bytes) {
-  asm volatile("mbarrier.expect_tx.shared::cta.b64 [%0], %1;"
-               :
-               : "r"(shared_address(barrier)), "r"(bytes)
-               : "memory");
-}
-
-// PTX ISA: mbarrier.arrive. Release at CTA scope, count 1.
-__device__ __forceinline__ void mbarrier_arrive(uint32_t barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" : : "r"(barrier) : "memory");
-}
-__device__ __forceinline__ void mbarrier_arrive(uint64_t* barrier) {
-  mbarrier_arrive(shared_address(barrier));
-}
-
-// PTX ISA: mbarrier.try_wait. Acquire at CTA scope; returns when the phase of this parity is
-// complete.
-__device__ __forceinline__ void mbarrier_wait(uint64_t* barrier, int parity) {
-  uint32_t done = 0;
-  while (done == 0) {
-    asm volatile(
-        "{\n"
-        ".reg .pred complete;\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 complete, [%1], %2;\n"
-        "selp.u32 %0, 1, 0, complete;\n"
-        "}"
-        : "=r"(done)
-        : "r"(shared_address(barrier)), "r"(parity)
-        : "memory");
-  }
-}
-
-// PTX ISA: fence (mbarrier_init form). Makes initialised barriers visible to the asynchronous
-// copies.
-__device__ __forceinline__ void fence_mbarrier_init() {
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-
-// PTX ISA: fence.proxy.async. Orders this thread's generic accesses to shared memory before later
-// accesses by asynchronous copies.
-__device__ __forceinline__ void fence_proxy_async() {
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-
-// PTX ISA: barrier / bar.sync. Joins `threads` threads of the block on one of its 16 barriers.
-__device__ __forceinline__ void named_barrier_sync(int barrier, int threads) {
-  asm volatile("bar.sync %0, %1;" : : "r"(barrier), "r"(threads) : "memory");
-}
-
-// PTX ISA: cp.async.bulk
-__device__ __forceinline__ void copy_bulk(void* destination, const void* source, int bytes,
-                                          uint64_t* barrier) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-      :
-      : "r"(shared_address(destination)), "l"(source), "r"(bytes), "r"(shared_address(barrier))
-      : "memory");
-}
-
-// PTX ISA: cp.async.bulk.tensor. The box at (column, row) of the map.
-__device__ __forceinline__ void copy_tensor(void* destination, const CUtensorMap* map, int column,
-                                            int row, uint64_t* barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
-      "[%0], [%1, {%2, %3}], [%4];"
-      :
-      : "r"(shared_address(destination)), "l"(map), "r"(column), "r"(row),
-        "r"(shared_address(barrier))
-      : "memory");
-}
-
-// PTX ISA: ldmatrix. Four 8x8 matrices of 16-bit elements, lane i giving the address of one row.
-__device__ __forceinline__ void ldmatrix_x4(uint32_t (&r)[4], uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(address)
-               : "memory");
-}
-__device__ __forceinline__ void ldmatrix_x4_trans(uint32_t (&r)[4], uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(address)
-               : "memory");
-}
-
-// PTX ISA: mma, matrix fragments for mma.m16n8k16. c += a b, fp32 accumulators.
-template <typename T>
-__device__ __forceinline__ void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
-                                             uint32_t b1);
-template <>
-__device__ __forceinline__ void mma_m16n8k16<__nv_bfloat16>(float (&c)[4], const uint32_t (&a)[4],
-                                                            uint32_t b0, uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-template <>
-__device__ __forceinline__ void mma_m16n8k16<__half>(float (&c)[4], const uint32_t (&a)[4],
-                                                     uint32_t b0, uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
 
 // ---- tile layout --------------------------------------------------------------------------------
 
@@ -301,7 +181,7 @@ __device__ __forceinline__ void gla_decode_pipelined(
     } else {
 #pragma unroll
       for (int panel = 0; panel < Layout::kPanels; ++panel) {
-        copy_tensor(slot + panel * Layout::kPanelBytes, state_map, panel * Layout::kPanelColumns,
+        copy_box(slot + panel * Layout::kPanelBytes, state_map, panel * Layout::kPanelColumns,
                     map_row + kt * kTileRows, barrier);
       }
     }
@@ -390,18 +270,18 @@ __device__ __forceinline__ void gla_decode_pipelined(
       const int matrix = lane / 8;  // the 8x8 matrix whose row address this lane gives
       const int row = matrix % 2 * 8 + lane % 8;
       uint32_t a[4];                                               // q_tile [16, 16], row 0 in use
-      ldmatrix_x4(a, shared_address(&q_tile[stage][row * kQStride + matrix / 2 * 8]));
+      ldmatrix(a, shared_address(&q_tile[stage][row * kQStride + matrix / 2 * 8]));
       uint32_t b[kPairs][4];                                       // state_tile [16, 16] a pair
 #pragma unroll
       for (int p = 0; p < kPairs; ++p) {
         const int chunk = (warp * kPairs + p) * 2 + matrix / 2;
-        ldmatrix_x4_trans(b[p], shared_address(state_tile[stage] + Layout::offset(row, chunk)));
+        ldmatrix_trans(b[p], shared_address(state_tile[stage] + Layout::offset(row, chunk)));
       }
       release_slot(empty_barrier);  // the operands are in registers: refill the slot under the mma
 #pragma unroll
       for (int p = 0; p < kPairs; ++p) {
-        mma_m16n8k16<T>(acc[2 * p], a, b[p][0], b[p][1]);
-        mma_m16n8k16<T>(acc[2 * p + 1], a, b[p][2], b[p][3]);
+        mma<T>(acc[2 * p], a, b[p][0], b[p][1]);
+        mma<T>(acc[2 * p + 1], a, b[p][2], b[p][3]);
       }
     } else {
       // Thread: one column, kTileRows / kPartials rows of it.
