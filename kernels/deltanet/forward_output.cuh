@@ -52,7 +52,11 @@ __device__ __forceinline__ void output(const float* gates, T* o, int length, int
   __syncthreads();  // writers: thread 0 (barriers), C threads (gate_row); readers: all
 
   const int rows[2] = {16 * warp + group, 16 * warp + group + 8};
-  const float row_gate[2] = {gate_row[rows[0]], gate_row[rows[1]]};
+  float row_gate[2] = {0.0f, 0.0f};                      // ungated, nobody writes gate_row
+  if (gated != 0) {
+    row_gate[0] = gate_row[rows[0]];
+    row_gate[1] = gate_row[rows[1]];
+  }
   uint32_t p[kChunk / 16][4];                            // P of 16 rows, as operand
   mbarrier_wait(&qk_full, 0);                            // writers: copies (Q, K)
   {
