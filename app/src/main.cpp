@@ -1,16 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "faultline/app/main.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
+#include <cstdio>
 #include <exception>
+#include <iostream>
 #include <new>
+#include <stdexcept>
+#include <string>
+#include <system_error>
 
 #include "commands.hpp"
 #include "faultline/core/errors.hpp"
+#include "run_folder.hpp"
 
 namespace faultline::app {
 namespace {
@@ -30,6 +39,16 @@ void install_signal_handlers() {
   sigaction(SIGTERM, &action, nullptr);
   // A closed pipe (| head) must not kill a campaign; writes fail and are checked instead.
   signal(SIGPIPE, SIG_IGN);
+}
+
+// A report opened while standard output is closed would get its number, and then what is printed.
+// What stands in for it cannot be written, so that printing fails and is reported.
+void hold_standard_streams() {
+  for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
+    if (fcntl(descriptor, F_GETFD) != -1 || errno != EBADF) continue;
+    const int other_way = descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+    if (open("/dev/null", other_way) != descriptor) return;
+  }
 }
 
 std::string joined(int argc, char** argv) {
@@ -54,29 +73,73 @@ int dispatch(const Context& context) {
   return static_cast<int>(core::ExitCode::usage);
 }
 
-int fail(core::ExitCode code, const char* what) {
-  fmt::print(stderr, "faultline: {}\n", what);
+// The last thing to do: when standard error is closed or full, the exit code still says it.
+int fail(core::ExitCode code, const std::string& what) {
+  std::fprintf(stderr, "faultline: %s\n", what.c_str());
   return static_cast<int>(code);
+}
+
+// 0, or the exit code of an error when what was printed did not arrive. A reader that had enough,
+// as `head` has, is none.
+int check_standard_output() {
+  std::cout.flush();
+  if (fflush(stdout) == 0 && ferror(stdout) == 0 && std::cout.good()) return 0;
+  pollfd reader{STDOUT_FILENO, POLLOUT, 0};
+  if (poll(&reader, 1, 0) == 1 && (reader.revents & POLLERR) != 0) return 0;
+  return fail(core::ExitCode::error, "standard output could not be written");
+}
+
+Parsed parse(int argc, char** argv) {
+  try {
+    return parse_command_line(argc, argv);
+  } catch (const core::UsageError& error) {
+    // A script that looks into the folder afterwards must not find the result of another run.
+    const std::string folder = run_folder_of(argc, argv);
+    if (folder.empty() || !set_old_record_aside(folder, false)) throw;
+    throw core::UsageError(
+        fmt::format("{}; nothing ran, and the earlier record in {} is now run.previous.json",
+                    error.what(), folder));
+  }
+}
+
+int run_command(const Context& context) {
+  const Options& options = context.options;
+  const bool had_record =
+      !options.run_dir.empty() && set_old_record_aside(options.run_dir, options.variant == "all");
+  try {
+    return dispatch(context);
+  } catch (const core::UsageError& error) {
+    if (!had_record) throw;
+    throw core::UsageError(fmt::format("{}; the earlier record in {} is now run.previous.json",
+                                       error.what(), options.run_dir));
+  }
 }
 
 }  // namespace
 
 int run(int argc, char** argv, const RegisterSubjects& register_subjects) {
   try {
+    hold_standard_streams();
     install_signal_handlers();
-    const Parsed parsed = parse_command_line(argc, argv);
-    if (parsed.exit_code) return *parsed.exit_code;
+    const Parsed parsed = parse(argc, argv);
+    if (parsed.exit_code)
+      return *parsed.exit_code == 0 ? check_standard_output() : *parsed.exit_code;
     kernels::SubjectRegistry registry;
     if (register_subjects) register_subjects(registry);
-    const int code = dispatch(Context{parsed.options, registry, g_stop, joined(argc, argv)});
-    if (fflush(stdout) != 0 && code == 0) {
-      return fail(core::ExitCode::error, "standard output could not be written");
-    }
-    return code;
+    const int code = run_command(Context{parsed.options, registry, g_stop, joined(argc, argv)});
+    return code == 0 ? check_standard_output() : code;
   } catch (const core::Error& error) {
     return fail(error.code(), error.what());
   } catch (const std::bad_alloc&) {
-    return fail(core::ExitCode::error, "out of memory: try a smaller problem or fewer trials");
+    return fail(core::ExitCode::error, "out of memory: take a smaller problem or fewer trials");
+  } catch (const std::length_error&) {
+    return fail(core::ExitCode::error,
+                "out of memory: something larger than any memory was asked for; take a smaller "
+                "problem");
+  } catch (const std::system_error& error) {
+    // fmt::print() throws when a full buffer cannot be written.
+    if (ferror(stdout) != 0) return check_standard_output();
+    return fail(core::ExitCode::error, error.what());
   } catch (const std::exception& error) {
     return fail(core::ExitCode::error, error.what());
   }

@@ -16,6 +16,9 @@
 #include <system_error>
 
 #include "faultline/core/errors.hpp"
+#include "faultline/reports/output.hpp"
+#include "input_file.hpp"
+#include "memory.hpp"
 
 namespace faultline::app {
 namespace {
@@ -132,6 +135,7 @@ class Header {
 }  // namespace
 
 core::Tensor read_npy(const std::filesystem::path& path) {
+  require_regular_file(path, "array", true);
   std::error_code error;
   const std::uintmax_t file_size = std::filesystem::file_size(path, error);
   std::ifstream file(path, std::ios::binary);
@@ -178,13 +182,19 @@ core::Tensor read_npy(const std::filesystem::path& path) {
                              core::name_of(dtype), shape, wanted,
                              held < wanted ? "it is truncated" : "something follows the array"));
   }
+  if (const auto available = available_memory(); available && wanted > *available) {
+    throw core::EnvironmentError(fmt::format("{}: out of memory: it holds {} and {} can be had "
+                                             "here; split the array over several calls",
+                                             path.string(), bytes_text(wanted),
+                                             bytes_text(*available)));
+  }
   core::Tensor tensor(dtype, header.shape());
   read(tensor.bytes.data(), tensor.bytes.size(), "elements");
   return tensor;
 }
 
 void write_npy(const std::filesystem::path& path, const core::Shape& shape,
-               std::span<const double> values) {
+               std::span<const double> values, const std::filesystem::path& shown) {
   std::string header = "{'descr': '<f8', 'fortran_order': False, 'shape': (";
   for (std::size_t i = 0; i < shape.size(); ++i) {
     header += fmt::format("{}{}", i == 0 ? "" : " ", shape[i]);
@@ -200,20 +210,14 @@ void write_npy(const std::filesystem::path& path, const core::Shape& shape,
   }
   const std::uint16_t length = static_cast<std::uint16_t>(header.size());
 
-  errno = 0;
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file.write(kMagic.data(), static_cast<std::streamsize>(kMagic.size()));
-  file.write("\x01\x00", 2);
-  file.write(reinterpret_cast<const char*>(&length), sizeof length);
-  file.write(header.data(), static_cast<std::streamsize>(header.size()));
-  file.write(reinterpret_cast<const char*>(values.data()),
-             static_cast<std::streamsize>(values.size_bytes()));
-  file.close();
-  if (!file) {
-    throw core::EnvironmentError(
-        fmt::format("{} cannot be written ({})", path.string(),
-                    std::generic_category().message(errno != 0 ? errno : EIO)));
-  }
+  std::string prefix(kMagic);
+  prefix.append("\x01\x00", 2);
+  prefix.append(reinterpret_cast<const char*>(&length), sizeof length);
+  prefix += header;
+  const std::string_view elements(reinterpret_cast<const char*>(values.data()),
+                                  values.size_bytes());
+  reports::write_output(path.string(), {prefix, elements},
+                        shown.empty() ? path.string() : shown.string());
 }
 
 }  // namespace faultline::app

@@ -11,11 +11,13 @@
 namespace faultline::app {
 
 /// The array in a file: float16, float32 or float64, little-endian, C order; the file must hold
-/// exactly as many bytes as its shape asks for. UsageError, naming the file, for all else.
+/// exactly as many bytes as its shape asks for. UsageError, naming the file, for all else, also for
+/// what is no regular file; EnvironmentError when there is no memory for it.
 core::Tensor read_npy(const std::filesystem::path& path);
 
-/// Writes a float64 array (version 1.0). EnvironmentError when the file cannot be written whole.
+/// Writes a float64 array (version 1.0), whole or not at all (reports::write_output()).
+/// EnvironmentError when it cannot be written, which calls it `shown` when that is not empty.
 void write_npy(const std::filesystem::path& path, const core::Shape& shape,
-               std::span<const double> values);
+               std::span<const double> values, const std::filesystem::path& shown = {});
 
 }  // namespace faultline::app

@@ -7,6 +7,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
+#include <string_view>
+#include <utility>
 
 #include "faultline/app/version.hpp"
 #include "faultline/core/errors.hpp"
@@ -31,7 +34,8 @@ std::uint64_t parse_count(const std::string& flag, const std::string& text, std:
   const auto [rest, error] = std::from_chars(text.data(), end, value);
   if (error != std::errc() || rest != end || value < minimum || value > maximum) {
     throw core::UsageError(
-        fmt::format("{} {}: a whole number from {} to {} is needed", flag, text, minimum, maximum));
+        fmt::format("{} '{}': a whole number from {} to {}, in decimal digits, is needed", flag,
+                    text, minimum, maximum));
   }
   return value;
 }
@@ -48,6 +52,11 @@ CLI::Option* add_count(CLI::App& command, const std::string& flag, Number& targe
           },
           description)
       ->type_name("N");
+}
+
+// Other names of standard output, where reports would mix as they would under "-".
+bool names_standard_output(const std::string& path) {
+  return path == "-" || path == "/dev/stdout" || path == "/dev/fd/1" || path == "/proc/self/fd/1";
 }
 
 constexpr std::uint64_t kAnyCount = ~std::uint64_t{0};
@@ -95,9 +104,93 @@ void add_common(CLI::App& command, Options& options) {
   for (const char* format : {"json", "html"}) {
     command.add_option_function<std::string>(
         std::string("--") + format,
-        [&options, format](const std::string& path) { options.reports[format] = path; },
+        [&options, format](const std::string& path) {
+          options.reports[format] = names_standard_output(path) ? "-" : path;
+        },
         fmt::format("write the {} report to this file ('-' for standard output)", format));
   }
+}
+
+bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n") == text.npos; }
+
+/// An empty value is an unset shell variable far more often than a wish; "--run ''" would keep no
+/// record and say nothing.
+void refuse_empty_arguments(int argc, char** argv) {
+  std::string before = argc > 0 ? "faultline" : "";
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    const std::size_t equals = argument.starts_with("--") ? argument.find('=') : argument.npos;
+    if (equals != argument.npos && is_blank(argument.substr(equals + 1))) {
+      throw core::UsageError(fmt::format("{} has an empty value (a shell variable that is not "
+                                         "set?): give one, or leave {} out",
+                                         argument, argument.substr(0, equals)));
+    }
+    if (is_blank(argument)) {
+      throw core::UsageError(fmt::format("the argument after '{}' is empty (a shell variable that "
+                                         "is not set?): give a value, or leave {} out",
+                                         before, before.starts_with('-') ? before : "it"));
+    }
+    before = argument;
+  }
+}
+
+/// Where a report is kept: the file itself, whatever links and dots lead to it, also when it is not
+/// there yet.
+std::filesystem::path place_of(const std::string& path) {
+  namespace fs = std::filesystem;
+  constexpr int kMostLinks = 40;  // as many as Linux follows
+  std::error_code error;
+  fs::path place = fs::absolute(path, error);
+  for (int i = 0; i < kMostLinks && fs::is_symlink(place, error); ++i) {
+    place = place.parent_path() / fs::read_symlink(place, error);
+  }
+  const fs::path canonical = fs::weakly_canonical(place, error);
+  return error ? place.lexically_normal() : canonical;
+}
+
+bool same_file(const std::string& a, const std::string& b) {
+  std::error_code error;
+  return place_of(a) == place_of(b) || std::filesystem::equivalent(a, b, error);
+}
+
+/// Outputs that would overwrite each other, or what the command reads.
+void check_outputs(const Options& options) {
+  std::vector<std::pair<std::string, std::string>> taken;  // flag, file
+  if (options.command == Command::race && !options.words.empty()) {
+    taken.emplace_back("the PTX file", options.words.front());
+  }
+  if (!options.run_dir.empty()) {
+    taken.emplace_back("--run " + options.run_dir,
+                       (std::filesystem::path(options.run_dir) / "run.json").string());
+  }
+  std::string on_stdout;
+  for (const auto& [format, path] : options.reports) {
+    const std::string flag = fmt::format("--{} {}", format, path);
+    if (path == "-") {
+      if (!on_stdout.empty()) {
+        throw core::UsageError(fmt::format("{} and {} both write to standard output, where they "
+                                           "would mix: give a file to one of them",
+                                           on_stdout, flag));
+      }
+      on_stdout = flag;
+      continue;
+    }
+    if (path == "/dev/null") continue;
+    for (const auto& [other_flag, other] : taken) {
+      if (!same_file(path, other)) continue;
+      throw core::UsageError(fmt::format("{} is the file of {} too, and one would replace the "
+                                         "other: give each a file of its own",
+                                         flag, other_flag));
+    }
+    taken.emplace_back(flag, path);
+  }
+}
+
+/// CLI11's words for a flag given twice are "At Most 1 required but received 2".
+std::string clearer(std::string what) {
+  const std::size_t at = what.find(": At Most 1 required but received ");
+  if (at == what.npos) return what;
+  return what.substr(0, at) + " is given more than once: give it once";
 }
 
 void add_reference(CLI::App& command, Options& options) {
@@ -276,14 +369,17 @@ Parsed parse_command_line(int argc, char** argv) {
   for (CLI::App* sub : {verify, stress, race, replay, bench}) add_common(*sub, options);
   doctor->add_option("--color", options.color)->check(CLI::IsMember({"auto", "always", "never"}));
 
+  refuse_empty_arguments(argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& done) {
     parsed.exit_code = app.exit(done);
     return parsed;
   } catch (const CLI::ParseError& error) {
-    throw core::UsageError(std::string(error.what()) + " (see `faultline --help`)");
+    throw core::UsageError(clearer(error.what()) + " (see `faultline --help`)");
   }
+  check_outputs(options);
+  (void)options.data_mode();
   if (!options.completion_shell.empty()) options.command = Command::completion;
   if (options.command == Command::none) {
     fmt::print("{}", app.help());

@@ -4,12 +4,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <optional>
+#include <string_view>
 
 #include "backend_choice.hpp"
 #include "faultline/core/errors.hpp"
 #include "faultline/diagnosis/totals.hpp"
+#include "faultline/simulator/module.hpp"
+#include "input_file.hpp"
+#include "memory.hpp"
 #include "record.hpp"
 #include "work.hpp"
 
@@ -65,18 +71,60 @@ core::Argument parse_argument(const std::string& text, core::Backend& backend,
       fmt::format("--arg '{}': write buffer:BYTES, i32:N, i64:N, f32:X or f64:X", text));
 }
 
+core::ModuleRef load_ptx(const std::string& path) {
+  require_regular_file(path, "PTX file");
+  return core::load_ptx_module(path);
+}
+
+/// UsageError that lists the kernels, when the file has no kernel of that name or when it takes
+/// another number of arguments. A file that cannot be parsed is left to the run, which says where.
+void require_entry(const core::Module& module, const std::string& path, const std::string& entry,
+                   std::size_t given) {
+  constexpr std::size_t kListed = 12;
+  std::vector<std::string> entries;
+  std::optional<std::size_t> wanted;
+  try {
+    const simulator::Module parsed = simulator::Module::parse(module.ptx, module.name);
+    entries = parsed.entries();
+    if (parsed.has_entry(entry)) wanted = parsed.parameters(entry).size();
+  } catch (const simulator::ParseError&) {
+    return;
+  }
+  if (wanted && *wanted == given) return;
+  if (wanted) {
+    throw core::UsageError(fmt::format(
+        "{} of {} takes {} argument{}, and {} {} given: repeat --arg in their order, "
+        "buffer:BYTES, i32:N, i64:N, f32:X or f64:X",
+        entry, path, *wanted, *wanted == 1 ? "" : "s", given, given == 1 ? "is" : "are"));
+  }
+  if (entries.empty()) {
+    throw core::UsageError(fmt::format("{} has no kernel at all, so not --entry {}: a kernel is a "
+                                       "function declared with .entry",
+                                       path, entry));
+  }
+  const std::string nearest =
+      core::nearest_name(entry, std::vector<std::string_view>(entries.begin(), entries.end()));
+  const std::size_t more = entries.size() - std::min(entries.size(), kListed);
+  entries.resize(entries.size() - more);
+  throw core::UsageError(fmt::format(
+      "{} has no kernel '{}'{} --entry takes one of {}{}", path, entry,
+      nearest.empty() ? ":" : ", did you mean '" + nearest + "'?", fmt::join(entries, ", "),
+      more == 0 ? "" : fmt::format(" and {} more (grep '.entry' {})", more, path)));
+}
+
 int race_file(const Context& context, const std::string& path) {
   const Options& options = context.options;
   if (options.entry.empty()) {
     throw core::UsageError("which kernel of " + path +
                            "? --entry NAME (and --grid, --block, --arg)");
   }
+  core::LaunchOperation launch;
+  launch.module = load_ptx(path);
+  require_entry(*launch.module, path, options.entry, options.arguments.size());
   Run run(context, "race");
   const auto backend = choose_backend("simulator", options.timeout_s);
   run.use_backend(backend->info());
 
-  core::LaunchOperation launch;
-  launch.module = core::load_ptx_module(path);
   launch.entry = options.entry;
   launch.grid = parse_extents(options.grid, "--grid");
   launch.block = parse_extents(options.block, "--block");
@@ -160,6 +208,7 @@ int race_command(const Context& context) {
                                       options.problem_values(), options.config_values());
   Run run(context, "race");
   const auto backend = choose_backend("simulator");
+  require_memory(trial.plan, backend->info(), race_mode(options));
   run.identify(trial);
   run.use_backend(backend->info());
 

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // `faultline reference`: the double-precision references on tensors of the user's own.
 #include <fmt/format.h>
+#include <signal.h>
+#include <stdlib.h>
 
 #include <algorithm>
+#include <cctype>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -21,6 +25,8 @@
 #include "faultline/reference/deltanet_decode.hpp"
 #include "faultline/reference/gemv.hpp"
 #include "faultline/reference/gla_decode.hpp"
+#include "faultline/reports/output.hpp"
+#include "memory.hpp"
 #include "npy.hpp"
 
 namespace faultline::app {
@@ -76,8 +82,8 @@ const SubjectSpec& find_subject(std::string_view name) {
     names.push_back(subject.name);
   }
   const std::string nearest = core::nearest_name(name, names);
-  throw core::UsageError(fmt::format("there is no reference of '{}'{}: {}", name,
-                                     nearest.empty() ? "" : ", did you mean '" + nearest + "'?",
+  throw core::UsageError(fmt::format("there is no reference of '{}'{} There are {}", name,
+                                     nearest.empty() ? "." : ", did you mean '" + nearest + "'?",
                                      fmt::join(names, ", ")));
 }
 
@@ -124,6 +130,61 @@ void permute(const std::string& from, const std::string& to, const std::map<char
   }
 }
 
+/// A folder inside the folder of outputs, gone with what is left in it at the end.
+class Staging {
+ public:
+  explicit Staging(const fs::path& outputs) : outputs_(outputs) {
+    std::string name = (outputs / ".partial.XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) {
+      throw core::EnvironmentError(
+          fmt::format("{} cannot be written ({}): give --outputs a folder that can",
+                      outputs.string(), std::generic_category().message(errno)));
+    }
+    path_ = name;
+  }
+  ~Staging() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+
+  const fs::path& path() const { return path_; }
+  void publish(const std::string& file) const {
+    std::error_code error;
+    fs::rename(path_ / file, outputs_ / file, error);
+    if (error) {
+      throw core::EnvironmentError(
+          fmt::format("{} cannot be written ({})", (outputs_ / file).string(), error.message()));
+    }
+  }
+
+ private:
+  fs::path outputs_, path_;
+};
+
+/// Ctrl-C ends the command at once while it computes: there is nothing to finish or to report.
+class LeaveOnInterrupt {
+ public:
+  LeaveOnInterrupt() {
+    struct sigaction at_once {};
+    at_once.sa_handler = SIG_DFL;
+    sigemptyset(&at_once.sa_mask);
+    sigaction(SIGINT, &at_once, &interrupt_);
+    sigaction(SIGTERM, &at_once, &terminate_);
+  }
+  ~LeaveOnInterrupt() {
+    sigaction(SIGINT, &interrupt_, nullptr);
+    sigaction(SIGTERM, &terminate_, nullptr);
+  }
+  LeaveOnInterrupt(const LeaveOnInterrupt&) = delete;
+  LeaveOnInterrupt& operator=(const LeaveOnInterrupt&) = delete;
+
+ private:
+  struct sigaction interrupt_ {
+  }, terminate_{};
+};
+
 /// One run of the command.
 class ReferenceRun {
  public:
@@ -132,8 +193,15 @@ class ReferenceRun {
 
   int run() {
     check_options();
-    read_inputs();
-    compute();
+    {
+      const LeaveOnInterrupt at_once;
+      check_input_folder();
+      read_inputs();
+      check_memory();
+      make_folder(options_.outputs_dir);
+      reports::check_writable((fs::path(options_.outputs_dir) / "o.npy").string());
+      compute();
+    }
     write_outputs();
     return 0;
   }
@@ -161,6 +229,109 @@ class ReferenceRun {
         given_[axis_named(name)] = parse_extent(name, value);
       }
     }
+  }
+
+  void check_input_folder() const {
+    std::error_code error;
+    const fs::path inputs(options_.inputs_dir);
+    std::vector<std::string> files;
+    fs::directory_iterator entry(inputs, error);
+    for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+      files.push_back(entry->path().filename().string());
+    }
+    if (error) {
+      throw core::UsageError(fmt::format("--inputs {}: cannot be read as a folder ({})",
+                                         inputs.string(), error.message()));
+    }
+    std::sort(files.begin(), files.end());
+    for (const std::string& file : files) check_is_read(file);
+  }
+
+  static void make_folder(const fs::path& folder) {
+    std::error_code error;
+    fs::create_directories(folder, error);
+    if (error) {
+      throw core::EnvironmentError(fmt::format("{} cannot be made ({}): give --outputs a folder "
+                                               "that can be written",
+                                               folder.string(), error.message()));
+    }
+  }
+
+  /// A file that is not read must not be meant: "dht.npy" would silently be a dhT of zero. One with
+  /// the name of a tensor that only other subjects read (g for the ungated form), or of an output,
+  /// is named and left.
+  void check_is_read(const std::string& file) const {
+    const fs::path path(file);
+    std::string extension = path.extension().string();
+    for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (extension != ".npy" && extension != ".npz") return;
+    const std::string stem = path.stem().string();
+    const bool known = file == stem + ".npy" && is_tensor_name(stem);
+    std::vector<std::string_view> taken, absent;
+    for (const ArraySpec& input : subject_.inputs) {
+      if (file == fmt::format("{}.npy", input.name)) return;
+      taken.push_back(input.name);
+      const fs::path own = fs::path(options_.inputs_dir) / fmt::format("{}.npy", input.name);
+      std::error_code error;
+      // Without a required one there will be an error anyway.
+      if (!fs::exists(fs::symlink_status(own, error)) && !(known && input.required)) {
+        absent.push_back(input.name);
+      }
+    }
+    std::string meant = core::nearest_name(stem, absent);
+    for (const std::string_view name : absent) {
+      if (is_same_but_for_case(stem, name)) meant = name;
+    }
+    std::error_code error;
+    const bool ours = fs::equivalent(options_.inputs_dir, options_.outputs_dir, error);
+    if (known && (meant.empty() || ours)) {
+      if (ours && is_output(stem)) return;  // of an earlier call
+      fmt::print(stderr, "faultline: {} is not read: {} takes {}\n",
+                 (fs::path(options_.inputs_dir) / file).string(), subject_.name,
+                 fmt::join(taken, ", "));
+      return;
+    }
+    throw core::UsageError(fmt::format(
+        "{} is no input of {} and would not be read: rename it{} or move it elsewhere; the inputs "
+        "are {}, each as NAME.npy",
+        (fs::path(options_.inputs_dir) / file).string(), subject_.name,
+        meant.empty() ? "" : fmt::format(" (to {}.npy?)", meant), fmt::join(taken, ", ")));
+  }
+
+  /// Inputs of any subject and outputs of this one.
+  bool is_tensor_name(std::string_view name) const {
+    const auto is_name = [&](const ArraySpec& spec) { return spec.name == name; };
+    for (const SubjectSpec& subject : subjects()) {
+      if (std::any_of(subject.inputs.begin(), subject.inputs.end(), is_name)) return true;
+    }
+    return is_output(name);
+  }
+  bool is_output(std::string_view name) const {
+    return std::any_of(subject_.outputs.begin(), subject_.outputs.end(),
+                       [&](const ArraySpec& spec) { return spec.name == name; });
+  }
+
+  static bool is_same_but_for_case(std::string_view a, std::string_view b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
+      return std::tolower(x) == std::tolower(y);
+    });
+  }
+
+  /// Inputs and outputs in double, which the references hold at once.
+  void check_memory() const {
+    std::uint64_t elements = 0;
+    for (const auto* specs : {&subject_.inputs, &subject_.outputs}) {
+      for (const ArraySpec& spec : *specs) {
+        elements += static_cast<std::uint64_t>(core::element_count(shape_of(spec.axes)));
+      }
+    }
+    const std::uint64_t needed = elements * sizeof(double);
+    const auto available = available_memory();
+    if (!available || needed <= *available) return;
+    throw core::EnvironmentError(
+        fmt::format("out of memory before it began: inputs and outputs of {} take {} in double, "
+                    "and {} can be had here: split the batch or the heads over several calls",
+                    subject_.name, bytes_text(needed), bytes_text(*available)));
   }
 
   char axis_named(const std::string& name) const {
@@ -214,7 +385,8 @@ class ReferenceRun {
   void read_inputs() {
     for (const ArraySpec& spec : subject_.inputs) {
       const fs::path path = fs::path(options_.inputs_dir) / fmt::format("{}.npy", spec.name);
-      if (!spec.required && !fs::exists(path)) continue;
+      std::error_code error;
+      if (!spec.required && !fs::exists(fs::symlink_status(path, error))) continue;
       core::Tensor tensor = read_npy(path);
       check_finite(path, tensor);
       take_shape(path, spec, tensor);
@@ -373,35 +545,48 @@ class ReferenceRun {
     results_.emplace("hT", out[1].expected);
   }
 
+  /// All of them or none: they are written to a folder beside their place, then renamed.
   void write_outputs() const {
     const fs::path directory(options_.outputs_dir);
-    std::error_code error;
-    fs::create_directories(directory, error);
-    if (error) {
-      throw core::EnvironmentError(
-          fmt::format("{} cannot be made ({})", directory.string(), error.message()));
+    make_folder(directory);
+    const Staging staging(directory);
+    for (const ArraySpec& output : subject_.outputs) {
+      const auto [shape, values] = in_user_layout(output);
+      const std::string file = fmt::format("{}.npy", output.name);
+      write_npy(staging.path() / file, shape, values, directory / file);
+    }
+    for (const ArraySpec& output : subject_.outputs) {
+      staging.publish(fmt::format("{}.npy", output.name));
     }
     print_problem();
-    for (const ArraySpec& output : subject_.outputs) {
-      const std::vector<double>& head_first = results_.at(output.name);
-      const std::string from(output.axes);
-      std::string to = in_layout(output.axes, time_first_);
-      std::vector<double> values(head_first.size());
-      permute(from, to, extents_, [&](std::int64_t source, std::int64_t target) {
-        values[static_cast<std::size_t>(target)] = head_first[static_cast<std::size_t>(source)];
-      });
-      if (steps_without_time_ && to.find('t') != to.npos) to.erase(to.find('t'), 1);
-      const fs::path path = directory / fmt::format("{}.npy", output.name);
-      write_npy(path, shape_of(to), values);
-      const auto finite = std::count_if(values.begin(), values.end(), core::is_finite);
-      if (finite != static_cast<std::ptrdiff_t>(values.size())) {
-        fmt::print(stderr,
-                   "faultline: {} of {} values of {} are not finite: the recurrence grows without "
-                   "limit where beta |k|^2 > 2\n",
-                   static_cast<std::ptrdiff_t>(values.size()) - finite, values.size(), output.name);
-      }
-      if (!options_.quiet)
-        fmt::print("  {:<5} {} float64\n", output.name, core::to_string(shape_of(to)));
+    for (const ArraySpec& output : subject_.outputs) print_output(output);
+  }
+
+  std::pair<core::Shape, std::vector<double>> in_user_layout(const ArraySpec& output) const {
+    const std::vector<double>& head_first = results_.at(output.name);
+    const std::string from(output.axes);
+    std::string to = in_layout(output.axes, time_first_);
+    std::vector<double> values(head_first.size());
+    permute(from, to, extents_, [&](std::int64_t source, std::int64_t target) {
+      values[static_cast<std::size_t>(target)] = head_first[static_cast<std::size_t>(source)];
+    });
+    if (steps_without_time_ && to.find('t') != to.npos) to.erase(to.find('t'), 1);
+    return {shape_of(to), std::move(values)};
+  }
+
+  void print_output(const ArraySpec& output) const {
+    const std::vector<double>& values = results_.at(output.name);
+    const auto finite = std::count_if(values.begin(), values.end(), core::is_finite);
+    if (finite != static_cast<std::ptrdiff_t>(values.size())) {
+      fmt::print(stderr,
+                 "faultline: {} of {} values of {} are not finite: the recurrence grows without "
+                 "limit where beta |k|^2 > 2\n",
+                 static_cast<std::ptrdiff_t>(values.size()) - finite, values.size(), output.name);
+    }
+    std::string axes = in_layout(output.axes, time_first_);
+    if (steps_without_time_ && axes.find('t') != axes.npos) axes.erase(axes.find('t'), 1);
+    if (!options_.quiet) {
+      fmt::print("  {:<5} {} float64\n", output.name, core::to_string(shape_of(axes)));
     }
   }
 

@@ -6,6 +6,7 @@
 
 #include "backend_choice.hpp"
 #include "faultline/core/errors.hpp"
+#include "memory.hpp"
 #include "record.hpp"
 #include "work.hpp"
 
@@ -27,6 +28,11 @@ int replay_command(const Context& context) {
   run.use_race_mode(token.race);
   const auto backend = choose_backend(token.backend);
   run.use_backend(backend->info());
+  require_memory(kernels::resolve(context.registry, token.subject + "@" + token.variant,
+                                  core::parse_assignments(token.problem),
+                                  core::parse_assignments(token.config))
+                     .plan,
+                 backend->info(), token.race);
 
   Work work(context);
   stress::ReplayOptions replay_options;

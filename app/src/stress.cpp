@@ -7,6 +7,7 @@
 
 #include "backend_choice.hpp"
 #include "faultline/core/errors.hpp"
+#include "memory.hpp"
 #include "record.hpp"
 #include "work.hpp"
 
@@ -43,6 +44,7 @@ int stress_command(const Context& context) {
                                       options.problem_values(), options.config_values());
   Run run(context, "stress");
   const auto backend = choose_backend(options.backend);
+  require_memory(trial.plan, backend->info(), race_mode(options));
   run.identify(trial);
   run.use_backend(backend->info());
 

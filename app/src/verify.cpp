@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <optional>
 
 #include "backend_choice.hpp"
 #include "faultline/core/errors.hpp"
+#include "memory.hpp"
 #include "record.hpp"
 #include "work.hpp"
 
@@ -34,6 +36,28 @@ int worse(int a, int b) {
   return std::max(a, b);
 }
 
+/// Every cell, before the first runs. A config that the subject refuses is skipped later.
+void require_memory_for_all(const Context& context, const kernels::ResolvedTrial& first,
+                            const std::vector<core::Problem>& problems,
+                            const core::BackendInfo& backend) {
+  const std::string& variant = first.variant->name;
+  const std::optional<std::uint64_t> available = available_memory();
+  for (const core::Problem& problem : problems) {
+    const auto configs = context.options.config.empty() ? first.subject->configs(problem, variant)
+                                                        : std::vector<core::Config>{first.config};
+    for (const core::Config& config : configs) {
+      core::TrialPlan plan;
+      try {
+        plan = first.subject->plan(problem, variant, config);
+        if (context.options.intermediates) plan = core::with_intermediates(plan);
+      } catch (const core::UsageError&) {
+        continue;
+      }
+      require_memory(plan, backend, race_mode(context.options), available);
+    }
+  }
+}
+
 int verify_variant(const Context& context) {
   const Options& options = context.options;
   const auto resolve = [&](const std::vector<core::Assignment::Value>& swept) {
@@ -45,15 +69,24 @@ int verify_variant(const Context& context) {
   const auto swept = options.sweep_values();
   const auto first = resolve(swept.front());
   if (options.intermediates) core::with_intermediates(first.plan);  // UsageError: there are none
+  std::vector<core::Problem> problems{first.problem};
+  for (size_t i = 1; i < swept.size(); ++i) {
+    core::Problem problem = resolve(swept[i]).problem;
+    if (std::find(problems.begin(), problems.end(), problem) != problems.end()) {
+      throw core::UsageError(fmt::format("--sweep {}: {} comes twice, and would count twice: give "
+                                         "each value once",
+                                         fmt::join(options.sweep, " --sweep "), problem.line()));
+    }
+    problems.push_back(std::move(problem));
+  }
   Run run(context, "verify");
   const auto backend = choose_backend(options.backend);
   run.use_backend(backend->info());
 
-  std::vector<core::Problem> problems{first.problem};
-  for (size_t i = 1; i < swept.size(); ++i) problems.push_back(resolve(swept[i]).problem);
   const bool sweep =
       options.words.size() < 2 && options.sweep.empty() && first.subject->verify_problems;
   if (sweep) problems = first.subject->verify_problems(backend->info().is_model);
+  require_memory_for_all(context, first, problems, backend->info());
   run.identify(first);
   if (sweep || problems.size() > 1) {
     run.record().problem = fmt::format("{} ({} problems)", first.subject->name, problems.size());
@@ -95,14 +128,6 @@ int verify_all_variants(const Context& context) {
       throw core::UsageError(fmt::format("--variant all makes a {} report for each variant: name a "
                                          "file instead of '-'",
                                          format));
-    }
-  }
-  if (!context.options.run_dir.empty()) {
-    // Records of an earlier run must not speak for variants that this one does not reach.
-    for (const kernels::Variant& variant : context.registry.get(name).variants) {
-      std::error_code error;  // what cannot be removed cannot be written either, which says so
-      std::filesystem::remove(
-          std::filesystem::path(context.options.run_dir) / variant.name / "run.json", error);
     }
   }
   int exit_code = static_cast<int>(core::ExitCode::pass);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "work.hpp"
 
+#include <fmt/format.h>
+
 #include "faultline/core/errors.hpp"
 
 namespace faultline::app {
@@ -36,8 +38,14 @@ stress::RunOptions Work::run_options() {
 
 std::string subject_and_variant(const Options& options) {
   const std::string& subject = options.subject();
-  if (options.variant.empty()) return subject;
   const size_t at = subject.find('@');
+  if (options.variant == "all" || (at != std::string::npos && subject.substr(at + 1) == "all")) {
+    throw core::UsageError(fmt::format(
+        "this runs one variant, not all: name one of those that `faultline list {0}` prints; "
+        "`faultline verify {0} --variant all` checks every clean one",
+        subject.substr(0, at)));
+  }
+  if (options.variant.empty()) return subject;
   if (at == std::string::npos) return subject + "@" + options.variant;
   if (subject.substr(at + 1) != options.variant) {
     throw core::UsageError("two variants: '" + subject.substr(at + 1) + "' in " + subject +

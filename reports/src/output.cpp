@@ -31,11 +31,16 @@ std::string reason_of(int error) {
   }
 }
 
-[[noreturn]] void fail(const std::string& path, int error) {
-  throw core::EnvironmentError(fmt::format(
-      "Cannot write '{}': {}. Give a path that can be written, or - for standard output.", path,
-      reason_of(error)));
+constexpr std::string_view kReportAdvice =
+    "Give a path that can be written, or - for standard output.";
+
+[[noreturn]] void fail(const std::string& path, int error,
+                       std::string_view advice = kReportAdvice) {
+  throw core::EnvironmentError(
+      fmt::format("Cannot write '{}': {}. {}", path, reason_of(error), advice));
 }
+
+using Parts = std::initializer_list<std::string_view>;
 
 // Everything, or errno.
 int write_all(int descriptor, std::string_view text) {
@@ -52,12 +57,21 @@ int write_all(int descriptor, std::string_view text) {
   return 0;
 }
 
-void write_in_place(const std::string& path, std::string_view text) {
+int write_all(int descriptor, Parts parts) {
+  for (const std::string_view part : parts) {
+    if (const int error = write_all(descriptor, part); error != 0) {
+      return error;
+    }
+  }
+  return 0;
+}
+
+void write_in_place(const std::string& path, Parts parts) {
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
   if (descriptor < 0) {
     fail(path, errno);
   }
-  int error = write_all(descriptor, text);
+  int error = write_all(descriptor, parts);
   if (::close(descriptor) != 0 && error == 0) {
     error = errno;
   }
@@ -87,14 +101,14 @@ std::string target_of(const std::string& path) {
   if (names_open_file(path)) {
     return path;
   }
+  namespace fs = std::filesystem;
+  constexpr int kMostLinks = 40;  // as many as Linux follows
   std::error_code error;
-  if (std::filesystem::is_symlink(path, error)) {
-    const auto target = std::filesystem::weakly_canonical(path, error);
-    if (!error) {
-      return target.string();
-    }
+  fs::path target = path;
+  for (int i = 0; i < kMostLinks && fs::is_symlink(target, error); ++i) {
+    target = target.parent_path() / fs::read_symlink(target, error);
   }
-  return path;
+  return target.string();
 }
 
 enum class Kind { absent, regular, folder, special };
@@ -138,22 +152,17 @@ mode_t mode_for(const std::string& target) {
   return 0666 & ~mask;
 }
 
-}  // namespace
-
-void write_output(const std::string& path, std::string_view text) {
-  if (path == "-") {
-    write_standard_output(text);
-    return;
-  }
+void write_file(const std::string& path, Parts parts, const std::string& shown,
+                std::string_view advice) {
   const std::string target = target_of(path);
   switch (kind_of(target)) {
-  case Kind::folder: fail(path, EISDIR);
-  case Kind::special: write_in_place(target, text); return;
+  case Kind::folder: fail(shown, EISDIR, advice);
+  case Kind::special: write_in_place(target, parts); return;
   case Kind::absent:
   case Kind::regular: break;
   }
   Temporary temporary = open_temporary(path, target);
-  int error = write_all(temporary.descriptor, text);
+  int error = write_all(temporary.descriptor, parts);
   if (error == 0 && ::fchmod(temporary.descriptor, mode_for(target)) != 0) {
     error = errno;
   }
@@ -168,8 +177,23 @@ void write_output(const std::string& path, std::string_view text) {
   }
   if (error != 0) {
     ::unlink(temporary.name.data());
-    fail(path, error);
+    fail(shown, error, advice);
   }
+}
+
+}  // namespace
+
+void write_output(const std::string& path, std::string_view text) {
+  if (path == "-") {
+    write_standard_output(text);
+  } else {
+    write_file(path, {text}, path, kReportAdvice);
+  }
+}
+
+void write_output(const std::string& path, std::initializer_list<std::string_view> parts,
+                  const std::string& shown) {
+  write_file(path, parts, shown, "Give a path that can be written, or make room.");
 }
 
 void check_writable(const std::string& path) {

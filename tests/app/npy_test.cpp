@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <iterator>
 #include <string>
@@ -134,15 +135,36 @@ TEST(Npy, RefusesWhatItCannotRead) {
               ThrowsMessage<core::UsageError>(
                   HasSubstr("absent.npy: cannot be read (No such file or directory)")));
   EXPECT_THAT([&] { read_npy(folder.path()); },
-              ThrowsMessage<core::UsageError>(HasSubstr("cannot be read")));
+              ThrowsMessage<core::UsageError>(HasSubstr("is a folder, and the array must be")));
+}
+
+TEST(Npy, RefusesAPipeAtOnceAndALinkToNothing) {
+  const test::TemporaryFolder folder;
+  ASSERT_EQ(mkfifo((folder / "q.npy").c_str(), 0600), 0);
+  EXPECT_THAT([&] { read_npy(folder / "q.npy"); },
+              ThrowsMessage<core::UsageError>(HasSubstr("q.npy: is a pipe (FIFO)")));
+  std::filesystem::create_symlink("gone.npy", folder / "k.npy");
+  EXPECT_THAT([&] { read_npy(folder / "k.npy"); },
+              ThrowsMessage<core::UsageError>(HasSubstr("k.npy: is a link to gone.npy")));
+}
+
+TEST(Npy, RefusesWhatMemoryCannotHold) {
+  const test::TemporaryFolder folder;
+  const std::string prefix = test::npy_prefix(test::npy_dictionary("<f8", {1ll << 40}));
+  test::write_bytes(folder / "q.npy", prefix);
+  std::error_code error;  // holes: no disk is used
+  std::filesystem::resize_file(folder / "q.npy", prefix.size() + (1ull << 43), error);
+  if (error) GTEST_SKIP() << "no file of 8 TiB here: " << error.message();
+  EXPECT_THAT([&] { read_npy(folder / "q.npy"); },
+              ThrowsMessage<core::EnvironmentError>(HasSubstr("it holds 8.0 TiB")));
 }
 
 TEST(Npy, UnwritableFile) {
   const test::TemporaryFolder folder;
   const std::vector<double> values{1.0};
-  EXPECT_THAT([&] { write_npy(folder / "absent/a.npy", {1}, values); },
-              ThrowsMessage<core::EnvironmentError>(
-                  HasSubstr("cannot be written (No such file or directory)")));
+  EXPECT_THAT(
+      [&] { write_npy(folder / "absent/a.npy", {1}, values); },
+      ThrowsMessage<core::EnvironmentError>(HasSubstr("absent/a.npy': its folder does not exist")));
 }
 
 }  // namespace

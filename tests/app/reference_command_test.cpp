@@ -8,6 +8,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 #include <cmath>
 #include <map>
@@ -298,6 +300,83 @@ TEST_F(ReferenceCommand, RefusesInOneSentence) {
 
   test::write_bytes(folder_ / "out", "a file where the folder should be");
   refuse({"deltanet_bwd"}, "out", 3);
+}
+
+TEST_F(ReferenceCommand, AFileThatIsNotReadIsNoSilentZero) {
+  draw_delta();
+  const auto refuse = [&](const std::string& file, const std::string& message) {
+    const Finished finished = run({"gated_deltanet_bwd"});
+    EXPECT_EQ(finished.code, 2) << file;
+    EXPECT_THAT(finished.err, HasSubstr((folder_ / "in" / file).string()));
+    EXPECT_THAT(finished.err, HasSubstr(message));
+    EXPECT_THAT(finished.err, HasSubstr("q, k, v, beta, g, h0, do, dhT, each as NAME.npy"));
+    EXPECT_FALSE(has_output("o"));
+    std::filesystem::remove(folder_ / "in" / file);
+  };
+  for (const char* file : {"dht.npy", "dhTT.npy", "dh0.npy", "DHT.NPY", "dhT.npz"}) {
+    std::filesystem::rename(folder_ / "in/dhT.npy", folder_ / "in" / file);
+    refuse(file, "rename it (to dhT.npy?)");
+    draw("dhT", Dtype::f32, {2, 3, 4, 3});
+  }
+  draw("mask", Dtype::f32, {5});
+  refuse("mask.npy", "would not be read: rename it or move it elsewhere");
+
+  // Of another subject: named and left.
+  const Finished finished = run({"deltanet_bwd"});
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  EXPECT_THAT(finished.err, HasSubstr("g.npy is not read: deltanet_bwd takes q, k, v, beta, h0"));
+}
+
+TEST_F(ReferenceCommand, ALinkToNothingIsNoSilentZero) {
+  draw_delta();
+  remove("h0");
+  std::filesystem::create_symlink("gone.npy", folder_ / "in/h0.npy");
+  const Finished finished = run({"gated_deltanet_fwd"});
+  EXPECT_EQ(finished.code, 2);
+  EXPECT_THAT(finished.err, HasSubstr("h0.npy: is a link to gone.npy"));
+}
+
+TEST_F(ReferenceCommand, TheFolderOfInputsMayTakeTheOutputs) {
+  draw_delta();
+  for (int i = 0; i < 2; ++i) {
+    const Finished finished =
+        run_line({"faultline", "reference", "gated_deltanet_bwd", "--inputs",
+                  (folder_ / "in").string(), "--outputs", (folder_ / "in/.").string()});
+    EXPECT_EQ(finished.code, 0) << finished.err;
+    EXPECT_EQ(finished.err, "");
+  }
+}
+
+TEST_F(ReferenceCommand, AFullDiskLeavesNothing) {
+  draw_delta();
+  ASSERT_EQ(run({"deltanet_bwd"}).code, 0);
+  const std::vector<double> before = output("dq").to_doubles();
+  draw("q", Dtype::f16, {2, 3, 5, 4}, {core::Distribution::uniform, 0.0f, 1.0f});
+  // As a disk that is full after 2 KiB: the limit of a file's size, whose signal is ignored.
+  rlimit old{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
+  rlimit small = old;
+  small.rlim_cur = 1000;
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  std::vector<std::string> words{"faultline", "reference", "deltanet_bwd"};
+  // Not run(): gtest captures standard output and error in files.
+  for (const char* word : {"--quiet", "--inputs", "in", "--outputs", "out"}) {
+    words.push_back(word[0] == '-' ? word : (folder_ / word).string());
+  }
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  const int code = app::run(static_cast<int>(argv.size()), argv.data(), {});
+  setrlimit(RLIMIT_FSIZE, &old);
+  signal(SIGXFSZ, handler);
+  EXPECT_EQ(code, 3);
+  EXPECT_EQ(output("dq").to_doubles(), before);
+  std::size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_ / "out")) {
+    EXPECT_EQ(entry.path().extension(), ".npy") << entry.path();
+    ++files;
+  }
+  EXPECT_EQ(files, 7u);
 }
 
 TEST_F(ReferenceCommand, NeedsItsFolders) {

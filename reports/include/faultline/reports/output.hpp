@@ -2,6 +2,7 @@
 // Files that are there whole or not at all.
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
 
@@ -13,6 +14,10 @@ namespace faultline::reports {
 /// Throws EnvironmentError with path and reason: missing folder, no permission, full disk, a folder
 /// of that name.
 void write_output(const std::string& path, std::string_view text);
+/// The same for a text in parts, which are written one behind the other; the error calls the file
+/// `shown`.
+void write_output(const std::string& path, std::initializer_list<std::string_view> parts,
+                  const std::string& shown);
 
 /// Check before hours of work that `path` can be written, without changing what is there.
 /// Throws EnvironmentError as write_output() would.

@@ -18,6 +18,10 @@ struct SimulatorSettings {
   double timeout_s = 60.0;
 };
 
+/// What race detection keeps of global memory: so many bytes for each cell, which is as wide as the
+/// accesses, one word at most. For estimates of memory.
+inline constexpr std::uint64_t kRaceCellBytes = 4, kRaceStateBytesPerCell = 64;
+
 /// Never fails: the simulator needs nothing but this processor. Reports are the same, byte for byte
 /// (elapsed time apart), on every x86-64 machine.
 std::unique_ptr<core::Backend> make_simulator_backend(const SimulatorSettings& settings = {});

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run_folder.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+#include "faultline/core/errors.hpp"
+
+namespace faultline::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool set_aside_in(const fs::path& folder) {
+  const fs::path record = folder / "run.json";
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(record, error))) return false;
+  fs::rename(record, folder / "run.previous.json", error);
+  if (error) {
+    throw core::EnvironmentError(
+        fmt::format("{} is of an earlier run and cannot be renamed to run.previous.json ({}): "
+                    "give --run another folder",
+                    record.string(), error.message()));
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string run_folder_of(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (argument == "--") break;
+    if (argument.starts_with("--run=")) return std::string(argument.substr(6));
+    if (argument == "--run" && i + 1 < argc) return argv[i + 1];
+  }
+  return {};
+}
+
+bool set_old_record_aside(const std::string& folder, bool and_below) {
+  bool any = set_aside_in(folder);
+  if (!and_below) return any;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::error_code ignored;
+    if (entry->is_directory(ignored)) any = set_aside_in(entry->path()) || any;
+  }
+  return any;
+}
+
+}  // namespace faultline::app
