@@ -318,9 +318,7 @@ reference::DeltaNumerics forward_numerics(Dtype dtype, std::int64_t chunk, bool 
   if (dtype == Dtype::f32) {
     return numerics;
   }
-  // The operands X diag(beta e^G) and X diag(beta) are rounded once, where the plan rounds X and
-  // then diag(beta e^G) K and diag(beta) V: the same grid in other places. X alone would not do,
-  // because an element of X can happen to lie on the grid where its product with beta does not.
+  numerics.inverse_scaled = true;
   // e^G multiplies Q h in fp32.
   numerics.set(RoundingPoint::q_hat_o, Grid::none);
   numerics.decay_on_v_new = true;

@@ -40,10 +40,10 @@ class Key {
     add(static_cast<std::uint64_t>(numerics.inverse_block));
     add(static_cast<std::uint64_t>(numerics.segment_chunks));
     add(static_cast<std::uint64_t>(numerics.backward_segment_chunks));
-    for (const bool flag : {numerics.fused_v_new, numerics.decay_on_v_new, numerics.scale_in_query,
-                            numerics.decay_on_gradient, numerics.beta_on_e, numerics.dw_in_pieces,
-                            numerics.r_w_from_r_v, numerics.sums_from_operands, request.backward,
-                            request.intermediates}) {
+    for (const bool flag : {numerics.inverse_scaled, numerics.fused_v_new, numerics.decay_on_v_new,
+                            numerics.scale_in_query, numerics.decay_on_gradient, numerics.beta_on_e,
+                            numerics.dw_in_pieces, numerics.r_w_from_r_v,
+                            numerics.sums_from_operands, request.backward, request.intermediates}) {
       add(flag);
     }
     add(request.seed);

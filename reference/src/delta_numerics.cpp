@@ -78,6 +78,7 @@ std::string to_string(const DeltaNumerics& numerics) {
   number("inverse_block", numerics.inverse_block);
   number("segment_chunks", numerics.segment_chunks);
   number("backward_segment_chunks", numerics.backward_segment_chunks);
+  flag("inverse_scaled", numerics.inverse_scaled);
   flag("fused_v_new", numerics.fused_v_new);
   flag("decay_on_v_new", numerics.decay_on_v_new);
   flag("scale_in_query", numerics.scale_in_query);

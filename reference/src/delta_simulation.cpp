@@ -99,6 +99,16 @@ void multiply_lower(FloatView to, FloatView values, FloatView factor) {
   keep_lower(to, 0);
 }
 
+/// to = values diag(factors), over the lower triangle with its diagonal, zero above.
+void scale_columns(FloatView to, FloatView values, const float* factors) {
+  for (std::int64_t i = 0; i < to.rows; ++i) {
+    for (std::int64_t j = 0; j <= i; ++j) {
+      to.row(i)[j] = values.row(i)[j] * factors[j];
+    }
+  }
+  keep_lower(to, 0);
+}
+
 /// X of (I + M) X = I, rows in order; both square at `m` and `x`.
 void substitute(FloatView x, FloatView m) {
   for (std::int64_t i = 0; i < m.rows; ++i) {
@@ -409,17 +419,27 @@ void DeltaSimulation::find_wy(const Chunk& c) {
   std::vector<float>& factor = scratch_;
   factor.resize(std::max(factor.size(), static_cast<std::size_t>(c.rows)));
   std::transform(beta, beta + c.rows, decay_in, factor.begin(), std::multiplies<>());
-  const FloatView b_w = by_key_[0].middle(0, c.rows), b_v = by_value_[0].middle(0, c.rows);
-  scale_rows(b_w, factor.data(), k);
-  round(RoundingPoint::b_w, b_w);
-  scale_rows(b_v, beta, v);
-  round(RoundingPoint::b_v, b_v);
-
   const FloatView w = w_.middle(c.first, c.rows), u = u_.middle(c.first, c.rows);
-  multiply(w, x, b_w, Update::set, Triangle::a_lower);
+  if (numerics_.inverse_scaled) {
+    const FloatView exact = factors_.x.block(c.first, c.rows, c.rows);
+    const FloatView scaled = square_[0].block(0, c.rows, c.rows);
+    scale_columns(scaled, exact, factor.data());
+    round(RoundingPoint::b_w, scaled);
+    multiply(w, scaled, k, Update::set, Triangle::a_lower);
+    scale_columns(scaled, exact, beta);
+    round(RoundingPoint::b_v, scaled);
+    multiply(u, scaled, v, Update::set, Triangle::a_lower);
+  } else {
+    const FloatView b_w = by_key_[0].middle(0, c.rows), b_v = by_value_[0].middle(0, c.rows);
+    scale_rows(b_w, factor.data(), k);
+    round(RoundingPoint::b_w, b_w);
+    scale_rows(b_v, beta, v);
+    round(RoundingPoint::b_v, b_v);
+    multiply(w, x, b_w, Update::set, Triangle::a_lower);
+    multiply(u, x, b_v, Update::set, Triangle::a_lower);
+  }
   keep(Intermediate::w, c.first, w);
   round(RoundingPoint::w, w);
-  multiply(u, x, b_v, Update::set, Triangle::a_lower);
   keep(Intermediate::u, c.first, u);
   round(RoundingPoint::u, u);
 

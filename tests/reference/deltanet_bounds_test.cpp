@@ -246,6 +246,11 @@ TEST(DeltaSimulation, EveryPlanComputesTheReference) {
   plans.back().fused_v_new = true;
   plans.push_back(plain);
   plans.back().decay_on_v_new = true;
+  for (const int block : {0, 16}) {
+    plans.push_back(plain);
+    plans.back().inverse_scaled = true;
+    plans.back().inverse_block = block;
+  }
   plans.push_back(plain);
   plans.back().scale_in_query = true;
   plans.back().set(RoundingPoint::q_hat_o, Grid::f32);
@@ -333,8 +338,10 @@ TEST(DeltaBounds, HealthyKernelsNeverAlarm) {
           how.serial_sums = seed % 5 == 0;
           DeltaNumerics plan = DeltaNumerics::stored_in(dtype, static_cast<int>(shape.chunk));
           plan.decay_on_v_new = how.decay_on_v_new;
+          how.inverse_scaled = seed % 4 < 2;
           const DeltaBounds bounds = delta_bounds(in, plan, backward_request());
           ++cases;
+          plan.inverse_scaled = how.inverse_scaled && dtype != Dtype::f32;
           if (!bounds.report.usable()) {
             ++unusable;
             for (const std::string& sentence : bounds.report.sentences()) {

@@ -42,6 +42,7 @@ struct Emulation {
   core::Dtype dtype = core::Dtype::f16;
   std::int64_t chunk = 64;
   bool x_in_f32 = false;        ///< X is not rounded
+  bool inverse_scaled = false;  ///< beta and e^G multiply the columns of X, which is then rounded
   bool decay_on_v_new = false;  ///< e^(G_n - G) multiplies V~, not K
   bool serial_sums = false;     ///< products in one sum, not in slices
   Defect defect = Defect::none;
@@ -154,13 +155,20 @@ class EmulatedKernel {
       c.mask = c.beta.asDiagonal() * c.mask;
       M a = c.mask + M::Identity(c.n, c.n);
       c.x = a.triangularView<Eigen::UnitLower>().solve(M(M::Identity(c.n, c.n)));
+      V factor = c.beta;
+      if (!has(Defect::w_scaled_outside)) factor = c.in.cwiseProduct(c.beta);
+      if (how_.inverse_scaled) {
+        c.w = times(stored(c.x * factor.asDiagonal()), k);
+        c.u = times(stored(c.x * c.beta.asDiagonal()), v);
+      }
       if (!how_.x_in_f32) c.x = stored(c.x);
-      M b_w = c.beta.asDiagonal() * k;
-      if (!has(Defect::w_scaled_outside)) b_w = c.in.asDiagonal() * b_w;
-      c.w = times(c.x, stored(b_w));
+      if (!how_.inverse_scaled) {
+        c.w = times(c.x, stored(factor.asDiagonal() * k));
+        c.u = times(c.x, stored(c.beta.asDiagonal() * v));
+      }
       if (has(Defect::w_scaled_outside)) c.w = c.in.asDiagonal() * c.w;
       c.w = stored(c.w);
-      c.u = stored(times(c.x, stored(c.beta.asDiagonal() * v)));
+      c.u = stored(c.u);
       if (has(Defect::bf16_state)) h = stored(h, core::Dtype::bf16);
       c.h = stored(h);
       c.v_new = stored(c.u - times(c.w, c.h));

@@ -42,8 +42,9 @@ enum class RoundingPoint : std::uint8_t {
   m,           ///< M where a blocked inverse multiplies by it (inverse_block > 0)
   x_sum,       ///< the inner sums of a blocked inverse, sum_k M_ik X_kj
   x,           ///< X
-  b_w,         ///< B_w = diag(beta e^G) K
-  b_v,         ///< B_v = diag(beta) V, or the residual diag(beta)(V - e^G K h) with fused_v_new
+  b_w,         ///< B_w = diag(beta e^G) K, or X diag(beta e^G) with inverse_scaled
+  b_v,         ///< B_v = diag(beta) V, or X diag(beta) with inverse_scaled, or the residual
+               ///< diag(beta)(V - e^G K h) with fused_v_new
   b_k,         ///< diag(beta) K, of dk_A; diag(beta) E with beta_on_e
   w,           ///< W
   u,           ///< U
@@ -97,6 +98,9 @@ struct DeltaNumerics {
   /// X_ij = -X_ii sum_k M_ik X_kj with operands rounded at m, x and x_sum. 0: all of X by fp32
   /// substitution.
   int inverse_block = 0;
+  /// W = (X diag(beta e^G)) K, U = (X diag(beta)) V from X in fp32: it is rounded with its factors,
+  /// at b_w and b_v, and at x for the backward alone. Not with fused_v_new.
+  bool inverse_scaled = false;
   bool fused_v_new = false;        ///< V~ = X diag(beta)(V - e^G K h): no W, U on that path
   bool decay_on_v_new = false;     ///< h' = gamma h + K^T (diag(e^(G_n - G)) V~)
   bool scale_in_query = false;     ///< q_hat holds the scale
