@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <faultline/reference/gla_decode.hpp>
 
-#include "decode.hpp"
+#include "decode_step.hpp"
 
 #include <faultline/core/errors.hpp>
 
@@ -14,13 +14,7 @@ namespace faultline::reference {
 
 namespace {
 
-using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-
-struct Extents {
-  std::int64_t heads = 0, dk = 0, dv = 0;  // heads = B * H
-};
-
-Extents check_shapes(const GlaInputs& inputs) {
+StepExtents check_shapes(const GlaInputs& inputs) {
   const core::Shape& state = inputs.state.shape;
   if (state.size() == 4) {
     const core::Shape keys{state[0], state[1], state[2]}, values{state[0], state[1], state[3]};
@@ -43,14 +37,12 @@ struct Head {
   Eigen::VectorXd v;         // [dv]
   RowMajor state;            // [dk, dv]
 
-  Head(const GlaInputs& inputs, const Extents& e, std::int64_t head)
-      : q(e.dk), k(e.dk), gk(e.dk), v(e.dv), state(e.dk, e.dv) {
-    decode_range(inputs.q, head * e.dk, e.dk, q.data());
-    decode_range(inputs.k, head * e.dk, e.dk, k.data());
-    decode_range(inputs.gk, head * e.dk, e.dk, gk.data());
-    decode_range(inputs.v, head * e.dv, e.dv, v.data());
-    decode_range(inputs.state, head * e.dk * e.dv, e.dk * e.dv, state.data());
-  }
+  Head(const GlaInputs& inputs, const StepExtents& e, std::int64_t head)
+      : q(vector_of(inputs.q, head, e.dk)),
+        k(vector_of(inputs.k, head, e.dk)),
+        gk(vector_of(inputs.gk, head, e.dk)),
+        v(vector_of(inputs.v, head, e.dv)),
+        state(state_of(inputs.state, head, e)) {}
 
   Eigen::VectorXd decay() const {
     return gk.unaryExpr([](double g) { return exponential(g); });
@@ -60,56 +52,46 @@ struct Head {
 }  // namespace
 
 GlaBound gla_bound(const GlaNumerics& numerics) {
-  // The reference rounds each of its products and sums once, in chains of DK terms.
-  const double own = (numerics.terms + 8.0) * reference_roundoff();
+  const double own = step_relative_error(numerics.terms);
   return {.state_relative = gamma_fp32(numerics.state_chain) + own,
           .qk_relative = gamma_fp32(numerics.qk_chain) + own,
-          .absolute = (2.0 * numerics.terms + 16.0) * fp32_underflow(),
+          .absolute = step_absolute_error(numerics.terms),
           .query = numerics.query};
 }
 
 std::vector<core::ReferenceTensor> gla_decode(const GlaInputs& inputs, double scale,
                                               const GlaBound& bound) {
-  const Extents e = check_shapes(inputs);
-  std::vector<core::ReferenceTensor> outputs(2);
-  core::ReferenceTensor& o = outputs[0];
-  core::ReferenceTensor& new_state = outputs[1];
-  o.expected.resize(static_cast<std::size_t>(e.heads * e.dv));
-  o.bound.resize(o.expected.size());
-  new_state.expected.resize(static_cast<std::size_t>(e.heads * e.dk * e.dv));
-  new_state.bound.resize(new_state.expected.size());
+  const StepExtents e = check_shapes(inputs);
+  std::vector<core::ReferenceTensor> outputs = step_outputs(e);
+  core::ReferenceTensor &o = outputs[0], &new_state = outputs[1];
+  for_each_head(e, [&](std::int64_t head) {
+    const Head in(inputs, e, head);
+    Eigen::VectorXd decay(e.dk), output_error(e.dk);  // [dk]
+    std::vector<GlaRow> rows(static_cast<std::size_t>(e.dk));
+    for (std::int64_t i = 0; i < e.dk; ++i) {
+      const GlaRow row = gla_row(bound, in.q[i], in.gk[i]);
+      rows[static_cast<std::size_t>(i)] = row;
+      decay[i] = row.decay;
+      output_error[i] = row.output_error;
+    }
+    Eigen::Map<RowMajor> updated(new_state.expected.data() + head * e.dk * e.dv, e.dk, e.dv);
+    updated = decay.asDiagonal() * in.state;
+    updated.noalias() += in.k * in.v.transpose();
+    Eigen::Map<Eigen::VectorXd> output(o.expected.data() + head * e.dv, e.dv);
+    output.noalias() = scale * (updated.transpose() * in.q);
 
-  const double cost = 16.0 * static_cast<double>(new_state.expected.size());
-  parallel_ranges(e.heads, cost, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t head = begin; head < end; ++head) {
-      const Head in(inputs, e, head);
-      Eigen::VectorXd decay(e.dk), output_error(e.dk);  // [dk]
-      std::vector<GlaRow> rows(static_cast<std::size_t>(e.dk));
-      for (std::int64_t i = 0; i < e.dk; ++i) {
-        const GlaRow row = gla_row(bound, in.q[i], in.gk[i]);
-        rows[static_cast<std::size_t>(i)] = row;
-        decay[i] = row.decay;
-        output_error[i] = row.output_error;
-      }
-      Eigen::Map<RowMajor> updated(new_state.expected.data() + head * e.dk * e.dv, e.dk, e.dv);
-      updated = decay.asDiagonal() * in.state;
-      updated.noalias() += in.k * in.v.transpose();
-      Eigen::Map<Eigen::VectorXd> output(o.expected.data() + head * e.dv, e.dv);
-      output.noalias() = scale * (updated.transpose() * in.q);
-
-      for (std::int64_t i = 0; i < e.dk; ++i) {
-        for (std::int64_t j = 0; j < e.dv; ++j) {
-          new_state.bound[static_cast<std::size_t>((head * e.dk + i) * e.dv + j)] =
-              gla_state_bound(rows[static_cast<std::size_t>(i)], in.state(i, j), updated(i, j));
-        }
-      }
-      const Eigen::VectorXd from_state = in.state.cwiseAbs().transpose() * output_error;  // [dv]
-      const GlaHeadMagnitudes sums{.qk = in.q.cwiseAbs().dot(in.k.cwiseAbs()),
-                                   .q = in.q.cwiseAbs().sum()};
+    for (std::int64_t i = 0; i < e.dk; ++i) {
       for (std::int64_t j = 0; j < e.dv; ++j) {
-        o.bound[static_cast<std::size_t>(head * e.dv + j)] =
-            gla_output_bound(bound, scale, from_state[j], sums, in.v[j]);
+        new_state.bound[static_cast<std::size_t>((head * e.dk + i) * e.dv + j)] =
+            gla_state_bound(rows[static_cast<std::size_t>(i)], in.state(i, j), updated(i, j));
       }
+    }
+    const Eigen::VectorXd from_state = in.state.cwiseAbs().transpose() * output_error;  // [dv]
+    const GlaHeadMagnitudes sums{.qk = in.q.cwiseAbs().dot(in.k.cwiseAbs()),
+                                 .q = in.q.cwiseAbs().sum()};
+    for (std::int64_t j = 0; j < e.dv; ++j) {
+      o.bound[static_cast<std::size_t>(head * e.dv + j)] =
+          gla_output_bound(bound, scale, from_state[j], sums, in.v[j]);
     }
   });
   return outputs;
@@ -119,7 +101,7 @@ std::vector<core::TileHypothesis> gla_decode_hypotheses(const GlaInputs& inputs,
                                                         std::int64_t tile_rows,
                                                         std::int64_t pipeline_depth,
                                                         std::int64_t value_limit) {
-  const Extents e = check_shapes(inputs);
+  const StepExtents e = check_shapes(inputs);
   const std::int64_t tiles = e.dk / tile_rows;
   const std::int64_t values_per_pair = e.heads * (e.dk + 1) * e.dv;
   std::int64_t pairs = tiles * (tiles - 1);
