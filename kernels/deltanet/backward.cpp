@@ -2,6 +2,7 @@
 #include "deltanet/backward.hpp"
 
 #include "deltanet/backward_layout.hpp"
+#include "deltanet/launch_arguments.hpp"
 #include "faultline_kernel_modules_modules.hpp"
 #include "src/subject_support.hpp"
 
@@ -62,7 +63,8 @@ class BackwardLaunches {
       : e_(extents),
         io_(buffers),
         options_(options),
-        heads_(extents.heads() * batch),
+        maps_{options.dtype, extents.heads() * batch, extents.t, options.chunk},
+        heads_(maps_.heads),
         chunks_(extents.chunks(options.chunk)),
         replacement_{options.variant, "none", "none"} {
     for (const Replacement& replacement : kReplacements) {
@@ -76,7 +78,7 @@ class BackwardLaunches {
     core::LaunchOperation launch = launch_of("local", "");
     if (plain()) {
       per_chunk_plain(launch);
-      add(launch, {f().q, f().k, io_.d_o, f().gates, io_.du_partial});
+      add_buffers(launch, {f().q, f().k, io_.d_o, f().gates, io_.du_partial});
       add_plain_extents(launch);
       add_ints(launch, {gated()});
       launch.arguments.push_back(core::scalar(options_.scale));
@@ -85,7 +87,7 @@ class BackwardLaunches {
     launch.grid[0] = static_cast<std::uint32_t>(heads_ * chunks_);
     launch.block[0] = static_cast<std::uint32_t>(2 * options_.chunk);
     launch.dynamic_shared_bytes = bytes(local_shared_bytes(chunk(), dk(), dv()));
-    add(launch, {f().gates, io_.du_partial, io_.decays});
+    add_buffers(launch, {f().gates, io_.du_partial, io_.decays});
     add_ints(launch, {e_.t, chunks_, gated()});
     launch.arguments.push_back(core::scalar(options_.scale));
     add_maps(launch, {rows_map(f().q, e_.dk), rows_map(f().k, e_.dk), rows_map(io_.d_o, e_.dv)});
@@ -100,7 +102,7 @@ class BackwardLaunches {
     const StateLayout layout{chunk(), dk(), dv()};
     launch.block[0] = static_cast<std::uint32_t>(layout.segments_threads());
     launch.dynamic_shared_bytes = bytes(layout.segments_bytes());
-    add(launch, {io_.decays, io_.dhT, *io_.transitions, *io_.constants, *io_.factors});
+    add_buffers(launch, {io_.decays, io_.dhT, *io_.transitions, *io_.constants, *io_.factors});
     add_segments(launch);
     add_state_maps(launch);
     return launch;
@@ -112,8 +114,8 @@ class BackwardLaunches {
       launch.grid[0] = static_cast<std::uint32_t>(e_.dv / kStateColumns);
       launch.grid[1] = static_cast<std::uint32_t>(heads_);
       launch.block[0] = kPlainThreads;
-      add(launch, {f().q, f().k, f().w, io_.d_o, f().gates, io_.du_partial, io_.dhT, io_.dh, io_.du,
-                   io_.dh0});
+      add_buffers(launch, {f().q, f().k, f().w, io_.d_o, f().gates, io_.du_partial, io_.dhT, io_.dh,
+                           io_.du, io_.dh0});
       add_plain_extents(launch);
       add_ints(launch, {gated()});
       launch.arguments.push_back(core::scalar(options_.scale));
@@ -124,10 +126,10 @@ class BackwardLaunches {
     const StateLayout layout{chunk(), dk(), dv()};
     launch.block[0] = static_cast<std::uint32_t>(layout.state_threads());
     launch.dynamic_shared_bytes = bytes(layout.state_bytes());
-    add(launch, {io_.decays, io_.dhT});
+    add_buffers(launch, {io_.decays, io_.dhT});
     add_optional(launch, io_.constants);
     add_optional(launch, io_.factors);
-    add(launch, {io_.dh0});
+    add_buffers(launch, {io_.dh0});
     add_segments(launch);
     add_state_maps(launch);
     // Read only when there are several segments; a map must be of some buffer.
@@ -146,7 +148,8 @@ class BackwardLaunches {
     if (plain()) {
       per_chunk_plain(launch);
       launch.dynamic_shared_bytes = bytes(plain_gradients_bytes(chunk(), dk(), dv()));
-      add(launch, {f().q, f().k, f().v, f().beta, io_.d_o, f().gates, f().x, f().w, f().u, f().h,
+      add_buffers(launch,
+                  {f().q, f().k, f().v, f().beta, io_.d_o, f().gates, f().x, f().w, f().u, f().h,
                    f().v_new, io_.du_partial, io_.du, io_.dh, io_.dq, io_.dk, io_.dv, io_.dbeta});
       add_optional(launch, io_.dg);
       add_plain_extents(launch);
@@ -159,7 +162,8 @@ class BackwardLaunches {
     launch.grid[0] = static_cast<std::uint32_t>(heads_ * chunks_);
     launch.block[0] = static_cast<std::uint32_t>(layout.threads());
     launch.dynamic_shared_bytes = bytes(layout.bytes());
-    add(launch, {f().v, f().beta, f().gates, f().x, f().h, io_.dq, io_.dk, io_.dv, io_.dbeta});
+    add_buffers(launch,
+                {f().v, f().beta, f().gates, f().x, f().h, io_.dq, io_.dk, io_.dv, io_.dbeta});
     add_optional(launch, io_.dg);
     add_ints(launch, {e_.t, chunks_});
     launch.arguments.push_back(core::scalar(options_.scale));
@@ -203,25 +207,6 @@ class BackwardLaunches {
     launch.grid[1] = static_cast<std::uint32_t>(heads_);
     launch.block[0] = kPlainThreads;
   }
-  static void add(core::LaunchOperation& launch, std::initializer_list<std::uint32_t> buffers) {
-    for (const std::uint32_t buffer : buffers) {
-      launch.arguments.push_back(core::BufferArgument{buffer});
-    }
-  }
-  /// A null pointer where there is no such buffer.
-  static void add_optional(core::LaunchOperation& launch, std::optional<std::uint32_t> buffer) {
-    launch.arguments.push_back(buffer ? core::Argument(core::BufferArgument{*buffer})
-                                      : core::Argument(core::scalar(std::int64_t{0})));
-  }
-  static void add_ints(core::LaunchOperation& launch, std::initializer_list<std::int64_t> values) {
-    for (const std::int64_t value : values) {
-      launch.arguments.push_back(core::scalar(static_cast<std::int32_t>(value)));
-    }
-  }
-  static void add_maps(core::LaunchOperation& launch,
-                       std::initializer_list<core::TensorMapArgument> maps) {
-    launch.arguments.insert(launch.arguments.end(), maps.begin(), maps.end());
-  }
   void add_plain_extents(core::LaunchOperation& launch) const {
     add_ints(launch, {e_.t, e_.dk, e_.dv});
   }
@@ -234,18 +219,17 @@ class BackwardLaunches {
     add_maps(launch, {rows_map(f().q, e_.dk), rows_map(f().k, e_.dk), rows_map(f().w, e_.dk),
                       rows_map(io_.d_o, e_.dv), rows_map(io_.du_partial, e_.dv)});
   }
-  /// Chunks of a tensor [B, H, T, columns].
   core::TensorMapArgument rows_map(std::uint32_t buffer, std::int64_t columns) const {
-    return tile_map(buffer, options_.dtype, columns, e_.t, heads_, options_.chunk);
+    return maps_.rows(buffer, columns);
   }
-  /// Chunk states [B, H, N, DK, DV].
   core::TensorMapArgument state_map(std::uint32_t buffer) const {
-    return tile_map(buffer, options_.dtype, e_.dv, e_.dk, heads_ * chunks_, e_.dk);
+    return maps_.states(buffer, e_.dk, e_.dv);
   }
 
   const Extents& e_;
   const BackwardBuffers& io_;
   const BackwardOptions& options_;
+  ChunkMaps maps_;
   std::int64_t heads_, chunks_;
   Replacement replacement_;
 };
@@ -292,11 +276,6 @@ std::vector<core::BufferSpec> backward_workspaces(const Extents& e, Dtype dtype,
 }
 
 BackwardBuffers backward_buffers(const std::vector<core::BufferSpec>& buffers) {
-  const auto optional = [&](std::string_view name) -> std::optional<std::uint32_t> {
-    const bool present = std::any_of(buffers.begin(), buffers.end(),
-                                     [&](const auto& buffer) { return buffer.name == name; });
-    return present ? std::optional(index_of(buffers, name)) : std::nullopt;
-  };
   BackwardBuffers b;
   b.forward = forward_buffers(buffers);
   b.d_o = index_of(buffers, "do");
@@ -306,14 +285,14 @@ BackwardBuffers backward_buffers(const std::vector<core::BufferSpec>& buffers) {
   b.dv = index_of(buffers, "dv");
   b.dbeta = index_of(buffers, "dbeta");
   b.dh0 = index_of(buffers, "dh0");
-  b.dg = optional("dg");
+  b.dg = find_buffer(buffers, "dg");
   b.du_partial = index_of(buffers, "du_partial");
   b.decays = index_of(buffers, "gradient_decays");
   b.dh = index_of(buffers, "dh");
   b.du = index_of(buffers, "du");
-  b.transitions = optional("gradient_transitions");
-  b.constants = optional("gradient_constants");
-  b.factors = optional("gradient_factors");
+  b.transitions = find_buffer(buffers, "gradient_transitions");
+  b.constants = find_buffer(buffers, "gradient_constants");
+  b.factors = find_buffer(buffers, "gradient_factors");
   return b;
 }
 

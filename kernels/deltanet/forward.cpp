@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "deltanet/forward.hpp"
 
+#include "deltanet/launch_arguments.hpp"
 #include "deltanet/layout.hpp"
 #include "faultline_kernel_modules_modules.hpp"
 #include "src/subject_support.hpp"
@@ -79,10 +80,6 @@ core::LaunchOperation launch_of(Stage stage, const Extents& e, const ForwardOpti
   return launch;
 }
 
-core::ScalarArgument int_argument(std::int64_t value) {
-  return core::scalar(static_cast<std::int32_t>(value));
-}
-
 /// Launches of one forward over `heads` heads (all trials of a batch).
 class ForwardLaunches {
  public:
@@ -91,7 +88,8 @@ class ForwardLaunches {
       : e_(extents),
         buffers_(buffers),
         options_(options),
-        heads_(extents.heads() * batch),
+        maps_{options.dtype, extents.heads() * batch, extents.t, options.chunk},
+        heads_(maps_.heads),
         chunks_(extents.chunks(options.chunk)),
         segments_(options.segment > 0 ? detail::ceil_div(chunks_, options.segment) : 1) {}
 
@@ -101,14 +99,13 @@ class ForwardLaunches {
     core::LaunchOperation launch = launch_of(Stage::prepare, e_, options_);
     per_chunk(launch);
     if (plain()) {
-      add(launch, {buffers_.k, buffers_.v});
+      add_buffers(launch, {buffers_.k, buffers_.v});
     }
-    add(launch, {buffers_.beta});
-    launch.arguments.push_back(buffers_.g ? core::Argument(core::BufferArgument{*buffers_.g})
-                                          : core::Argument(core::scalar(std::int64_t{0})));
-    add(launch, {buffers_.w, buffers_.u, buffers_.x, buffers_.gates});
+    add_buffers(launch, {buffers_.beta});
+    add_optional(launch, buffers_.g);
+    add_buffers(launch, {buffers_.w, buffers_.u, buffers_.x, buffers_.gates});
     if (!plain()) {
-      add(launch, {buffers_.state_decays});
+      add_buffers(launch, {buffers_.state_decays});
     }
     add_ints(launch, {e_.t, e_.dk, e_.dv});
     if (!plain()) {
@@ -130,11 +127,10 @@ class ForwardLaunches {
     launch.block[0] = 32 * (kTransitionWarps + 1);
     const StatesLayout layout{chunk(), static_cast<int>(e_.dk), false};
     launch.dynamic_shared_bytes = static_cast<std::uint32_t>(layout.bytes());
-    add(launch, {buffers_.state_decays, *buffers_.transitions, *buffers_.locals});
+    add_buffers(launch, {buffers_.state_decays, *buffers_.transitions, *buffers_.locals});
     add_ints(launch, {e_.t, e_.dv, gated(), options_.segment});
-    launch.arguments.push_back(rows_map(buffers_.w, e_.dk));
-    launch.arguments.push_back(rows_map(buffers_.k, e_.dk));
-    launch.arguments.push_back(rows_map(buffers_.u, e_.dv));
+    add_maps(launch, {rows_map(buffers_.w, e_.dk), rows_map(buffers_.k, e_.dk),
+                      rows_map(buffers_.u, e_.dv)});
     return launch;
   }
 
@@ -144,8 +140,8 @@ class ForwardLaunches {
     if (plain()) {
       launch.grid[1] = static_cast<std::uint32_t>(e_.dv / kStateColumns);
       launch.block[0] = kPlainThreads;
-      add(launch, {buffers_.k, buffers_.w, buffers_.u, buffers_.gates, buffers_.h0, buffers_.hT,
-                   buffers_.h, buffers_.v_new});
+      add_buffers(launch, {buffers_.k, buffers_.w, buffers_.u, buffers_.gates, buffers_.h0,
+                           buffers_.hT, buffers_.h, buffers_.v_new});
       add_ints(launch, {e_.t, e_.dk, e_.dv, gated()});
       return launch;
     }
@@ -156,17 +152,14 @@ class ForwardLaunches {
     launch.dynamic_shared_bytes = static_cast<std::uint32_t>(layout.bytes());
     // With one segment the scan's arguments are not read: any buffer stands in for them.
     const bool scanned = segments_ > 1;
-    add(launch, {buffers_.state_decays, buffers_.h0, scanned ? *buffers_.locals : buffers_.h0,
-                 buffers_.hT});
+    add_buffers(launch, {buffers_.state_decays, buffers_.h0,
+                         scanned ? *buffers_.locals : buffers_.h0, buffers_.hT});
     add_ints(launch, {e_.t, e_.dv, gated(), scanned ? options_.segment : chunks_});
-    launch.arguments.push_back(rows_map(buffers_.w, e_.dk));
-    launch.arguments.push_back(rows_map(buffers_.k, e_.dk));
-    launch.arguments.push_back(rows_map(buffers_.u, e_.dv));
-    launch.arguments.push_back(state_map());
-    launch.arguments.push_back(rows_map(buffers_.v_new, e_.dv));
-    launch.arguments.push_back(scanned ? tile_map(*buffers_.transitions, options_.dtype, e_.dk,
-                                                  e_.dk, heads_ * (segments_ - 1), e_.dk)
-                                       : state_map());
+    add_maps(launch, {rows_map(buffers_.w, e_.dk), rows_map(buffers_.k, e_.dk),
+                      rows_map(buffers_.u, e_.dv), state_map(), rows_map(buffers_.v_new, e_.dv),
+                      scanned ? tile_map(*buffers_.transitions, options_.dtype, e_.dk, e_.dk,
+                                         heads_ * (segments_ - 1), e_.dk)
+                              : state_map()});
     return launch;
   }
 
@@ -174,21 +167,19 @@ class ForwardLaunches {
     core::LaunchOperation launch = launch_of(Stage::output, e_, options_);
     per_chunk(launch);
     if (plain()) {
-      add(launch,
-          {buffers_.q, buffers_.k, buffers_.h, buffers_.v_new, buffers_.gates, *buffers_.o});
+      add_buffers(launch, {buffers_.q, buffers_.k, buffers_.h, buffers_.v_new, buffers_.gates,
+                           *buffers_.o});
       add_ints(launch, {e_.t, e_.dk, e_.dv, gated()});
       launch.arguments.push_back(core::scalar(options_.scale));
       return launch;
     }
     launch.dynamic_shared_bytes = static_cast<std::uint32_t>(
         output_shared_bytes(chunk(), static_cast<int>(e_.dk), static_cast<int>(e_.dv)));
-    add(launch, {buffers_.gates, *buffers_.o});
+    add_buffers(launch, {buffers_.gates, *buffers_.o});
     add_ints(launch, {e_.t, e_.dv, gated()});
     launch.arguments.push_back(core::scalar(options_.scale));
-    launch.arguments.push_back(rows_map(buffers_.q, e_.dk));
-    launch.arguments.push_back(rows_map(buffers_.k, e_.dk));
-    launch.arguments.push_back(state_map());
-    launch.arguments.push_back(rows_map(buffers_.v_new, e_.dv));
+    add_maps(launch, {rows_map(buffers_.q, e_.dk), rows_map(buffers_.k, e_.dk), state_map(),
+                      rows_map(buffers_.v_new, e_.dv)});
     return launch;
   }
 
@@ -202,27 +193,14 @@ class ForwardLaunches {
     launch.grid[1] = static_cast<std::uint32_t>(chunks_);
     launch.block[0] = plain() ? kPlainThreads : static_cast<std::uint32_t>(2 * options_.chunk);
   }
-  static void add(core::LaunchOperation& launch, std::initializer_list<std::uint32_t> buffers) {
-    for (const std::uint32_t buffer : buffers) {
-      launch.arguments.push_back(core::BufferArgument{buffer});
-    }
-  }
-  static void add_ints(core::LaunchOperation& launch, std::initializer_list<std::int64_t> values) {
-    for (const std::int64_t value : values) {
-      launch.arguments.push_back(int_argument(value));
-    }
-  }
-  /// Chunks of a tensor [B, H, T, columns].
   core::TensorMapArgument rows_map(std::uint32_t buffer, std::int64_t columns) const {
-    return tile_map(buffer, options_.dtype, columns, e_.t, heads_, options_.chunk);
-  }
-  /// Chunk states [B, H, N, DK, DV].
-  core::TensorMapArgument state_map() const {
-    return tile_map(buffers_.h, options_.dtype, e_.dv, e_.dk, heads_ * chunks_, e_.dk);
+    return maps_.rows(buffer, columns);
+  core::TensorMapArgument state_map() const { return maps_.states(buffers_.h, e_.dk, e_.dv); }
   }
 
   const Extents& e_;
   const ForwardBuffers& buffers_;
+  ChunkMaps maps_;
   const ForwardOptions& options_;
   std::int64_t heads_, chunks_, segments_;
 };
@@ -264,19 +242,14 @@ std::int64_t preferred_segment(const Extents& e, Dtype dtype, std::int64_t chunk
 }
 
 ForwardBuffers forward_buffers(const std::vector<core::BufferSpec>& buffers) {
-  const auto optional = [&](std::string_view name) -> std::optional<std::uint32_t> {
-    const bool present = std::any_of(buffers.begin(), buffers.end(),
-                                     [&](const auto& buffer) { return buffer.name == name; });
-    return present ? std::optional(index_of(buffers, name)) : std::nullopt;
-  };
   ForwardBuffers f;
   f.q = index_of(buffers, "q");
   f.k = index_of(buffers, "k");
   f.v = index_of(buffers, "v");
   f.beta = index_of(buffers, "beta");
   f.h0 = index_of(buffers, "h0");
-  f.g = optional("g");
-  f.o = optional("o");
+  f.g = find_buffer(buffers, "g");
+  f.o = find_buffer(buffers, "o");
   f.hT = index_of(buffers, "hT");
   f.x = index_of(buffers, "x");
   f.w = index_of(buffers, "w");
@@ -285,8 +258,8 @@ ForwardBuffers forward_buffers(const std::vector<core::BufferSpec>& buffers) {
   f.v_new = index_of(buffers, "v_new");
   f.gates = index_of(buffers, "gates");
   f.state_decays = index_of(buffers, "state_decays");
-  f.transitions = optional("transitions");
-  f.locals = optional("locals");
+  f.transitions = find_buffer(buffers, "transitions");
+  f.locals = find_buffer(buffers, "locals");
   return f;
 }
 

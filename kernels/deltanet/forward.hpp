@@ -56,10 +56,4 @@ void add_forward(core::Program& program, const Extents& extents, const ForwardBu
 reference::DeltaNumerics forward_numerics(core::Dtype dtype, std::int64_t chunk, bool gated,
                                           std::int64_t segment = 0);
 
-/// A 3-D map of 16-bit elements [matrices, rows, columns] with boxes of 64 columns, 128-byte
-/// swizzle, or of `box_columns` < 64, not swizzled.
-core::TensorMapArgument tile_map(std::uint32_t buffer, core::Dtype dtype, std::int64_t columns,
-                                 std::int64_t rows, std::int64_t matrices, std::int64_t box_rows,
-                                 std::int64_t box_columns = 64);
-
 }  // namespace faultline::kernels::deltanet
