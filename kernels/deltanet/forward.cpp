@@ -112,8 +112,7 @@ class ForwardLaunches {
       const bool squaring = options_.variant == "squaring";
       launch.dynamic_shared_bytes = static_cast<std::uint32_t>(prepare_shared_bytes(
           chunk(), static_cast<int>(e_.dk), static_cast<int>(e_.dv), squaring));
-      launch.arguments.push_back(rows_map(buffers_.k, e_.dk));
-      launch.arguments.push_back(rows_map(buffers_.v, e_.dv));
+      add_maps(launch, {rows_map(buffers_.k, e_.dk), rows_map(buffers_.v, e_.dv)});
     }
     return launch;
   }
@@ -195,13 +194,13 @@ class ForwardLaunches {
   }
   core::TensorMapArgument rows_map(std::uint32_t buffer, std::int64_t columns) const {
     return maps_.rows(buffer, columns);
-  core::TensorMapArgument state_map() const { return maps_.states(buffers_.h, e_.dk, e_.dv); }
   }
+  core::TensorMapArgument state_map() const { return maps_.states(buffers_.h, e_.dk, e_.dv); }
 
   const Extents& e_;
   const ForwardBuffers& buffers_;
-  ChunkMaps maps_;
   const ForwardOptions& options_;
+  ChunkMaps maps_;
   std::int64_t heads_, chunks_, segments_;
 };
 
@@ -305,27 +304,6 @@ reference::DeltaNumerics forward_numerics(Dtype dtype, std::int64_t chunk, bool 
     numerics.set(RoundingPoint::k_hat, Grid::none);
   }
   return numerics;
-}
-
-core::TensorMapArgument tile_map(std::uint32_t buffer, Dtype dtype, std::int64_t columns,
-                                 std::int64_t rows, std::int64_t matrices, std::int64_t box_rows,
-                                 std::int64_t box_columns) {
-  const std::int64_t element = static_cast<std::int64_t>(core::size_of(dtype));
-  core::TensorMapArgument map;
-  map.buffer = buffer;
-  map.dtype = dtype;
-  map.rank = 3;
-  map.dims[0] = static_cast<std::uint64_t>(columns);
-  map.dims[1] = static_cast<std::uint64_t>(rows);
-  map.dims[2] = static_cast<std::uint64_t>(matrices);
-  map.strides_bytes[0] = static_cast<std::uint64_t>(columns * element);
-  map.strides_bytes[1] = static_cast<std::uint64_t>(rows * columns * element);
-  map.box[0] = static_cast<std::uint32_t>(box_columns);
-  map.box[1] = static_cast<std::uint32_t>(box_rows);
-  map.box[2] = 1;
-  map.swizzle = box_columns == kPanelColumns ? core::TensorMapArgument::Swizzle::bytes_128
-                                             : core::TensorMapArgument::Swizzle::none;
-  return map;
 }
 
 }  // namespace faultline::kernels::deltanet

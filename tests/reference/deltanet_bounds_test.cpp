@@ -336,12 +336,12 @@ TEST(DeltaBounds, HealthyKernelsNeverAlarm) {
           how.x_in_f32 = seed % 3 == 0;
           how.decay_on_v_new = seed % 2 == 0;
           how.serial_sums = seed % 5 == 0;
+          how.inverse_scaled = seed % 4 < 2;
           DeltaNumerics plan = DeltaNumerics::stored_in(dtype, static_cast<int>(shape.chunk));
           plan.decay_on_v_new = how.decay_on_v_new;
-          how.inverse_scaled = seed % 4 < 2;
+          plan.inverse_scaled = how.inverse_scaled && dtype != Dtype::f32;
           const DeltaBounds bounds = delta_bounds(in, plan, backward_request());
           ++cases;
-          plan.inverse_scaled = how.inverse_scaled && dtype != Dtype::f32;
           if (!bounds.report.usable()) {
             ++unusable;
             for (const std::string& sentence : bounds.report.sentences()) {
