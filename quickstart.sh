@@ -9,7 +9,7 @@ trap 'printf "quickstart.sh: unexpected failure in line %s\n" "$LINENO" >&2' ERR
 build_packages=(
   g++ cmake ninja-build ccache
   libeigen3-dev librapidcheck-dev libgtest-dev libgmock-dev libfmt-dev nlohmann-json3-dev
-  libcli11-dev libsqlite3-dev libboost-dev
+  libcli11-dev libsqlite3-dev libboost-dev libzstd-dev
 )
 test_packages=(python3 python3-jsonschema chromium)
 

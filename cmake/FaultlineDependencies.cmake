@@ -2,7 +2,8 @@
 #
 # Everything faultline takes from the system. quickstart.sh has the Debian packages that hold it.
 # Imported targets: Eigen3::Eigen fmt::fmt nlohmann_json::nlohmann_json CLI11::CLI11 SQLite::SQLite3
-# Boost::headers rapidcheck GTest::{gtest,gtest_main,gmock}; with a toolkit CUDA::cudart_static.
+# Boost::headers zstd::libzstd_static rapidcheck GTest::{gtest,gtest_main,gmock}; with a toolkit
+# CUDA::cudart_static.
 
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 find_package(fmt 9 REQUIRED)
@@ -10,6 +11,7 @@ find_package(nlohmann_json 3.11 REQUIRED)
 find_package(CLI11 2.1 REQUIRED)
 find_package(SQLite3 3.40 REQUIRED)
 find_package(Boost 1.74 REQUIRED)
+find_package(zstd 1.4 REQUIRED)  # embedded modules are packed; static: one library less at start
 find_package(Threads REQUIRED)
 find_package(rapidcheck REQUIRED)
 if(FAULTLINE_BUILD_TESTS)

@@ -28,8 +28,8 @@ unset(_faultline_wheel_nvcc_dirs)
       [EXTRA_PTX_ARCHS compute_80...])
 
   Each .cu is compiled to PTX (compute_90a, with -lineinfo), and that PTX to a cubin (sm_90a). The
-  PTX, the cubin and the text of every source named in the PTX's line table go into <target>, which
-  is made as a static library if there is no such target yet. The generated header
+  PTX, the cubin and the text of every source named in the PTX's line table go, packed by zstd, into
+  <target>, which is made as a static library if there is no such target yet. The generated header
   <target>_modules.hpp has
 
       namespace faultline::embedded { const core::EmbeddedModule& <stem>(); }

@@ -3,7 +3,7 @@
 # Run by faultline_kernels() during the build (cmake -P), in two steps:
 #   STEP=relative_paths  IN, OUT, ROOT: copies PTX, its .file lines made relative to ROOT
 #   STEP=embed           PTX, CUBIN, SOURCE, INCLUDES, ROOT, FUNCTION, TARGET, OUT: writes the C++
-#                        file that holds them and defines faultline::embedded::FUNCTION()
+#                        file that holds them, packed, and defines faultline::embedded::FUNCTION()
 #
 # A file outside ROOT (a toolkit or system header) keeps no more of its path than what follows the
 # last "/include/", or its name: nothing of the building machine is left.
@@ -57,11 +57,23 @@ elseif(STEP STREQUAL "embed")
   set(blobs "")
   set(symbols "")
   set(texts "")
-  # .incbin takes the bytes as they are; a NUL ends each, so that text is also a C string.
-  function(add_blob name path)
+  get_filename_component(out_dir "${OUT}" DIRECTORY)
+  # Packs `path` beside OUT and adds the frame to the data; bytes <- the C++ value that stands for
+  # it. CMake's own zstd packs, so that no tool has to be built first: level 9 is the most that it
+  # takes.
+  function(add_blob name path bytes)
+    file(SIZE "${path}" size)
+    if(size EQUAL 0)
+      set(${bytes} "{}" PARENT_SCOPE)
+      return()
+    endif()
+    set(packed "${out_dir}/${name}.zst")
+    file(ARCHIVE_CREATE OUTPUT "${packed}" PATHS "${path}" FORMAT raw COMPRESSION Zstd
+      COMPRESSION_LEVEL 9)
+    set(${bytes} "{packed(${name}_begin, ${name}_end), ${size}}" PARENT_SCOPE)
     set(blobs "${blobs}\
     \".balign 16\\n\"
-    \"${name}_begin: .incbin \\\"${path}\\\"\\n\"
+    \"${name}_begin: .incbin \\\"${packed}\\\"\\n\"
     \"${name}_end: .byte 0\\n\"
 " PARENT_SCOPE)
     set(hidden "__attribute__((visibility(\"hidden\")))")
@@ -70,19 +82,16 @@ extern const char ${name}_end[] ${hidden};
 " PARENT_SCOPE)
   endfunction()
 
-  add_blob(${symbol}_ptx "${PTX}")
+  add_blob(${symbol}_ptx "${PTX}" ptx)
+  set(cubin "{}")
   if(CUBIN)
-    add_blob(${symbol}_cubin "${CUBIN}")
-    set(cubin "std::as_bytes(std::span(${symbol}_cubin_begin, ${symbol}_cubin_end))")
-  else()
-    set(cubin "{}")
+    add_blob(${symbol}_cubin "${CUBIN}" cubin)
   endif()
   set(index 0)
   foreach(source IN LISTS sources)
     shown_path("${source}" shown inside)
-    add_blob(${symbol}_source${index} "${source}")
-    set(blob ${symbol}_source${index})
-    string(APPEND texts "      {\"${shown}\", text(${blob}_begin, ${blob}_end)},\n")
+    add_blob(${symbol}_source${index} "${source}" text)
+    string(APPEND texts "      {\"${shown}\", ${text}},\n")
     math(EXPR index "${index} + 1")
   endforeach()
 
@@ -93,7 +102,6 @@ extern const char ${name}_end[] ${hidden};
 
 #include <cstddef>
 #include <span>
-#include <string_view>
 
 asm(".pushsection .rodata\n"
 @blobs@    ".popsection\n");
@@ -105,8 +113,8 @@ namespace faultline::embedded {
 
 namespace {
 
-std::string_view text(const char* begin, const char* end) {
-  return {begin, static_cast<std::size_t>(end - begin)};
+std::span<const std::byte> packed(const char* begin, const char* end) {
+  return std::as_bytes(std::span(begin, end));
 }
 
 }  // namespace
@@ -116,7 +124,7 @@ const core::EmbeddedModule& @FUNCTION@() {
 @texts@  };
   static const core::EmbeddedModule kModule{
       .name = "@FUNCTION@",
-      .ptx = text(@symbol@_ptx_begin, @symbol@_ptx_end),
+      .ptx = @ptx@,
       .cubin = @cubin@,
       .sources = kSources,
   };

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include <fmt/format.h>
+#include <zstd.h>
 
 #include "faultline/core/errors.hpp"
 #include "faultline/core/generator.hpp"
@@ -64,15 +65,34 @@ std::vector<std::string> file_directives(std::string_view ptx) {
 
 }  // namespace
 
+std::string unpack(const EmbeddedBytes& bytes) {
+  const std::span<const std::byte> stored = bytes.stored;
+  if (bytes.unpacked_size == 0) {
+    return {reinterpret_cast<const char*>(stored.data()), stored.size()};
+  }
+  std::string unpacked(bytes.unpacked_size, '\0');
+  const std::size_t size =
+      ZSTD_decompress(unpacked.data(), unpacked.size(), stored.data(), stored.size());
+  if (size != unpacked.size()) {
+    throw EnvironmentError(fmt::format(
+        "{} embedded bytes should unpack to {}, but {}: the binary is damaged, build it anew",
+        stored.size(), unpacked.size(),
+        ZSTD_isError(size) != 0 ? ZSTD_getErrorName(size) : fmt::format("gave {}", size)));
+  }
+  return unpacked;
+}
+
 ModuleRef make_module(const EmbeddedModule& embedded) {
   auto module = std::make_shared<Module>();
   module->name = embedded.name;
-  module->ptx = embedded.ptx;
-  module->cubin.assign(embedded.cubin.begin(), embedded.cubin.end());
+  module->ptx = unpack(embedded.ptx);
+  const std::string cubin = unpack(embedded.cubin);
+  const auto cubin_bytes = std::as_bytes(std::span(cubin));
+  module->cubin.assign(cubin_bytes.begin(), cubin_bytes.end());
   for (const EmbeddedSource& source : embedded.sources) {
-    module->sources.emplace_back(source.path, source.text);
+    module->sources.emplace_back(source.path, unpack(source.text));
   }
-  module->hash = hash_of(embedded.ptx, embedded.cubin);
+  module->hash = hash_of(module->ptx, module->cubin);
   return module;
 }
 

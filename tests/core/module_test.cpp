@@ -3,8 +3,12 @@
 
 #include <filesystem>
 #include <fstream>
+#include <span>
+#include <string_view>
+#include <utility>
 
 #include <unistd.h>
+#include <zstd.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,10 +19,11 @@
 namespace faultline::core {
 namespace {
 
+EmbeddedBytes as_is(std::string_view text) { return {std::as_bytes(std::span(text)), 0}; }
+
 TEST(Module, EmbeddedDataIsKept) {
-  const EmbeddedSource sources[] = {{"kernels/a.cu", "one  \n\ttwo\t\r\n\nlast"}};
-  const std::byte cubin[] = {std::byte{1}, std::byte{2}};
-  const EmbeddedModule embedded{"a", ".version 9.0\n", cubin, sources};
+  const EmbeddedSource sources[] = {{"kernels/a.cu", as_is("one  \n\ttwo\t\r\n\nlast")}};
+  const EmbeddedModule embedded{"a", as_is(".version 9.0\n"), as_is("\1\2"), sources};
   const ModuleRef module = make_module(embedded);
   EXPECT_EQ(module->name, "a");
   EXPECT_EQ(module->ptx, ".version 9.0\n");
@@ -34,17 +39,34 @@ TEST(Module, EmbeddedDataIsKept) {
 }
 
 TEST(Module, HashTellsCodeApart) {
-  const std::byte one[] = {std::byte{1}}, two[] = {std::byte{2}};
-  const auto hash = [](std::string_view ptx, std::span<const std::byte> cubin) {
-    return make_module({"m", ptx, cubin, {}})->hash;
+  const std::string_view one = "\1", two = "\2";
+  const auto hash = [](std::string_view ptx, std::string_view cubin) {
+    return make_module({"m", as_is(ptx), as_is(cubin), {}})->hash;
   };
   EXPECT_EQ(hash("abc", one), hash("abc", one));
   EXPECT_NE(hash("abc", one), hash("abd", one));
   EXPECT_NE(hash("abc", one), hash("abc", two));
-  EXPECT_NE(hash("abc", {}), hash("abc", one));
-  EXPECT_NE(hash("abc\x01", {}), hash("abc", one));
-  EXPECT_EQ(hash("", {}).size(), 16u);
-  EXPECT_EQ(hash("abc", {}).find_first_not_of("0123456789abcdef"), std::string::npos);
+  EXPECT_NE(hash("abc", ""), hash("abc", one));
+  EXPECT_NE(hash("abc\x01", ""), hash("abc", one));
+  EXPECT_EQ(hash("", "").size(), 16u);
+  EXPECT_EQ(hash("abc", "").find_first_not_of("0123456789abcdef"), std::string::npos);
+}
+
+TEST(Module, PackedDataIsUnpackedOrRefused) {
+  const std::string text(1000, 'a');
+  std::string frame(ZSTD_compressBound(text.size()), '\0');
+  frame.resize(ZSTD_compress(frame.data(), frame.size(), text.data(), text.size(), 3));
+  const auto packed = [&](std::size_t size) {
+    return EmbeddedBytes{std::as_bytes(std::span(std::as_const(frame))), size};
+  };
+  EXPECT_EQ(unpack(packed(text.size())), text);
+  EXPECT_EQ(unpack({}), "");
+  const std::string hash = make_module({"m", as_is(text), {}, {}})->hash;
+  EXPECT_EQ(make_module({"m", packed(text.size()), {}, {}})->hash, hash);
+  EXPECT_THROW(unpack(packed(text.size() + 1)), EnvironmentError);
+  EXPECT_THROW(unpack(packed(text.size() - 1)), EnvironmentError);
+  frame[0] ^= 1;
+  EXPECT_THROW(unpack(packed(text.size())), EnvironmentError);
 }
 
 TEST(Module, AsynchronousInstructionsOfOneKernel) {

@@ -83,7 +83,7 @@ class CleanSet : public ::testing::TestWithParam<std::string> {};
 TEST_P(CleanSet, IsRightAndSilentOnEverySchedule) {
   const std::string& entry = GetParam();
   static const Module module =
-      Module::parse(std::string(embedded::clean_set().ptx), "clean_set.ptx");
+      Module::parse(core::unpack(embedded::clean_set().ptx), "clean_set.ptx");
   for (std::uint64_t seed = 0; seed < 24; ++seed) {
     Device device;
     const std::uint64_t in = device.allocate("in", kFloats * 4);
@@ -126,7 +126,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, CleanSet, ::testing::ValuesIn(names()),
 
 // Every kernel of the source is in the table above.
 TEST(CleanSetTable, IsComplete) {
-  const Module module = Module::parse(std::string(embedded::clean_set().ptx), "clean_set.ptx");
+  const Module module = Module::parse(core::unpack(embedded::clean_set().ptx), "clean_set.ptx");
   for (const std::string& entry : module.entries()) {
     if (entry.starts_with("_Z")) continue;  // an empty kernel of CUB
     EXPECT_TRUE(expectations().contains(entry)) << entry;

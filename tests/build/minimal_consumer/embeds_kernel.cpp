@@ -38,25 +38,25 @@ int main(int argc, char** argv) {
     return 2;
   }
   const std::string root = argv[1];
-  const auto& module = faultline::embedded::scale();
-  expect(module.name == "scale", "the module is named after its source");
-  expect(contains(module.ptx, ".visible .entry scale("), "the PTX has the entry");
-  expect(contains(module.ptx, ".target sm_90a"), "the PTX is for sm_90a");
-  expect(contains(module.ptx, "\"kernels/scale.cu\""), "the line table has the relative path");
-  expect(contains(module.ptx, "\"kernels/twice.cuh\""), "the line table has the included file");
-  expect(!contains(module.ptx, root), "the PTX has no absolute path");
-  const std::string_view cubin(reinterpret_cast<const char*>(module.cubin.data()),
-                               module.cubin.size());
+  const auto module = faultline::core::make_module(faultline::embedded::scale());
+  expect(module->name == "scale", "the module is named after its source");
+  expect(contains(module->ptx, ".visible .entry scale("), "the PTX has the entry");
+  expect(contains(module->ptx, ".target sm_90a"), "the PTX is for sm_90a");
+  expect(contains(module->ptx, "\"kernels/scale.cu\""), "the line table has the relative path");
+  expect(contains(module->ptx, "\"kernels/twice.cuh\""), "the line table has the included file");
+  expect(!contains(module->ptx, root), "the PTX has no absolute path");
+  const std::string_view cubin(reinterpret_cast<const char*>(module->cubin.data()),
+                               module->cubin.size());
   expect(cubin.starts_with("\177ELF"), "the cubin is an ELF file");
   expect(!contains(cubin, root), "the cubin has no absolute path");
-  expect(module.sources.size() == 2, "two sources are embedded");
-  for (const auto& source : module.sources) {
-    const std::string file = read(root + "/" + std::string(source.path));
-    expect(!file.empty() && source.text == file, "a source's text is the file's");
+  expect(module->sources.size() == 2, "two sources are embedded");
+  for (const auto& [path, text] : module->sources) {
+    const std::string file = read(root + "/" + path);
+    expect(!file.empty() && text == file, "a source's text is the file's");
   }
 
-  const auto& older = faultline::embedded::scale_compute_80();
-  expect(contains(older.ptx, ".target sm_80"), "the extra architecture has its own PTX");
-  expect(older.cubin.empty(), "the extra architecture has no cubin");
+  const auto older = faultline::core::make_module(faultline::embedded::scale_compute_80());
+  expect(contains(older->ptx, ".target sm_80"), "the extra architecture has its own PTX");
+  expect(older->cubin.empty(), "the extra architecture has no cubin");
   return failures == 0 ? 0 : 1;
 }

@@ -12,17 +12,28 @@
 
 namespace faultline::core {
 
+/// Bytes of the binary, as they are or as one zstd frame.
+struct EmbeddedBytes {
+  std::span<const std::byte> stored{};
+  std::size_t unpacked_size = 0;  ///< of a frame; 0: stored as they are
+
+  bool empty() const { return stored.empty(); }
+};
+/// The bytes themselves. A frame is decompressed anew in each call. Throws EnvironmentError when it
+/// is damaged.
+std::string unpack(const EmbeddedBytes& bytes);
+
 /// One source file, project-relative path.
 struct EmbeddedSource {
   std::string_view path;
-  std::string_view text;
+  EmbeddedBytes text;
 };
 
 /// What faultline_kernels() puts into the binary for one .cu file.
 struct EmbeddedModule {
   std::string_view name;
-  std::string_view ptx;
-  std::span<const std::byte> cubin;
+  EmbeddedBytes ptx;
+  EmbeddedBytes cubin;
   std::span<const EmbeddedSource> sources;
 };
 
@@ -37,6 +48,7 @@ struct Module {
 };
 using ModuleRef = std::shared_ptr<const Module>;
 
+/// Unpacked; keep it rather than make it twice. The hash is that of the unpacked PTX and cubin.
 ModuleRef make_module(const EmbeddedModule& embedded);
 /// A .ptx file from disk. Throws EnvironmentError when unreadable.
 ModuleRef load_ptx_module(const std::string& path);
