@@ -2,8 +2,7 @@
 // The backward subjects of the DeltaNet family on the simulator: every gradient and intermediate
 // within its bound, without races, whatever the segments; every mutant wrong in exactly the outputs
 // that its missing path feeds; the published failure.
-#include <faultline/kernels/subject.hpp>
-#include <faultline/simulator/simulator_backend.hpp>
+#include "deltanet_support.hpp"
 
 #include <faultline/core/errors.hpp>
 
@@ -19,36 +18,14 @@
 namespace faultline::kernels {
 namespace {
 
+using test::kUnit;
+using test::registry;
+using test::run;
+using test::Values;
+using test::with;
+using test::wrong_outputs;
 using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
-using Values = std::vector<core::Assignment::Value>;
-
-const SubjectRegistry& registry() {
-  static const SubjectRegistry subjects = [] {
-    SubjectRegistry all;
-    register_builtin_subjects(all);
-    return all;
-  }();
-  return subjects;
-}
-
-core::TrialResult run(const core::TrialPlan& plan) {
-  const std::unique_ptr<core::Backend> backend = simulator::make_simulator_backend();
-  core::TrialRequest request;
-  request.count = 1;
-  request.race = core::RaceMode::strict;
-  return backend->run_trials(plan, request);
-}
-
-std::vector<std::string> wrong_outputs(const core::TrialResult& result) {
-  std::vector<std::string> names;
-  for (const core::OutputTotals& output : result.outputs) {
-    if (output.bad_elements > 0) {
-      names.push_back(output.name);
-    }
-  }
-  return names;
-}
 
 const core::OutputTotals& output_of(const core::TrialResult& result, const std::string& name) {
   const auto found = std::find_if(result.outputs.begin(), result.outputs.end(),
@@ -74,13 +51,6 @@ void expect_right(const Case& c, bool intermediates) {
     EXPECT_GT(output.compared_elements, 0u) << output.name;
     EXPECT_EQ(output.bad_elements, 0u) << output.name << ": " << output.worst_ratio;
   }
-}
-
-const Values kUnit{{"keys", "unit"}, {"beta", "uniform"}, {"states", "random"}};
-
-Values with(Values values, const Values& more) {
-  values.insert(values.end(), more.begin(), more.end());
-  return values;
 }
 
 TEST(DeltanetBackward, GradientsAndIntermediatesAreRight) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The decode subjects of the DeltaNet family: their device oracle, batches of trials in one grid,
 // configs, and what their folded mutant is recognised by.
-#include <faultline/kernels/subject.hpp>
-#include <faultline/simulator/simulator_backend.hpp>
+#include "deltanet_support.hpp"
 
 #include <faultline/core/errors.hpp>
 #include <faultline/diagnosis/diagnose.hpp>
@@ -21,18 +20,9 @@
 namespace faultline::kernels {
 namespace {
 
+using test::registry;
+using test::Values;
 using ::testing::HasSubstr;
-
-const SubjectRegistry& registry() {
-  static const SubjectRegistry subjects = [] {
-    SubjectRegistry all;
-    register_builtin_subjects(all);
-    return all;
-  }();
-  return subjects;
-}
-
-using Values = std::vector<core::Assignment::Value>;
 
 /// `trials` sets of inputs back to back; per buffer of the plan, empty for outputs.
 std::vector<std::vector<std::byte>> inputs_of(const core::TrialPlan& plan, std::uint64_t trials) {

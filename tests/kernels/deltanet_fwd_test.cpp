@@ -2,8 +2,7 @@
 // The forward subjects of the DeltaNet family on the simulator: outputs and intermediates within
 // their bounds, without races, in every regime, dtype and tiling, whatever the segments; mutants
 // wrong in the outputs that their defect feeds; the declared weakness of repeated squaring.
-#include <faultline/kernels/subject.hpp>
-#include <faultline/simulator/simulator_backend.hpp>
+#include "deltanet_support.hpp"
 
 #include <faultline/core/errors.hpp>
 
@@ -18,44 +17,15 @@
 namespace faultline::kernels {
 namespace {
 
+using test::kUnit;
+using test::registry;
+using test::run;
+using test::Values;
+using test::with;
+using test::wrong_outputs;
 using ::testing::Contains;
 using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
-using Values = std::vector<core::Assignment::Value>;
-
-const SubjectRegistry& registry() {
-  static const SubjectRegistry subjects = [] {
-    SubjectRegistry all;
-    register_builtin_subjects(all);
-    return all;
-  }();
-  return subjects;
-}
-
-core::TrialResult run(const core::TrialPlan& plan) {
-  const std::unique_ptr<core::Backend> backend = simulator::make_simulator_backend();
-  core::TrialRequest request;
-  request.count = 1;
-  request.race = core::RaceMode::strict;
-  return backend->run_trials(plan, request);
-}
-
-std::vector<std::string> wrong_outputs(const core::TrialResult& result) {
-  std::vector<std::string> names;
-  for (const core::OutputTotals& output : result.outputs) {
-    if (output.bad_elements > 0) {
-      names.push_back(output.name);
-    }
-  }
-  return names;
-}
-
-Values with(Values values, const Values& more) {
-  values.insert(values.end(), more.begin(), more.end());
-  return values;
-}
-
-const Values kUnit{{"keys", "unit"}, {"beta", "uniform"}, {"states", "random"}};
 
 struct Case {
   std::string subject;
