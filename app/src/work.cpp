@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+
 #include "faultline/core/errors.hpp"
 
 namespace faultline::app {
@@ -18,9 +20,18 @@ reports::ProgressOptions progress_options(const Options& options) {
 }  // namespace
 
 Work::Work(const Context& context)
-    : context_(context),
-      progress_(stderr, progress_options(context.options)),
-      started_(std::chrono::steady_clock::now()) {}
+    : context_(context), progress_(stderr, progress_options(context.options)) {
+  if (context.options.budget_s <= 0.0) return;
+  watch_ = std::jthread([this, seconds = context.options.budget_s](const std::stop_token& over) {
+    constexpr std::chrono::milliseconds kBetweenLooks(20);
+    const auto started = std::chrono::steady_clock::now();
+    while (!over.stop_requested() && !stop_) {
+      const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - started;
+      if (context_.stop || elapsed.count() >= seconds) stop_ = true;
+      std::this_thread::sleep_for(kBetweenLooks);
+    }
+  });
+}
 
 stress::RunOptions Work::run_options() {
   stress::RunOptions run;
@@ -29,9 +40,6 @@ stress::RunOptions Work::run_options() {
   run.progress = [this](const stress::Progress& state) {
     progress_.update(
         {.label = state.what, .done = state.done, .total = state.total, .failed = state.failed});
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - started_;
-    const double budget = context_.options.budget_s;
-    if (context_.stop || (budget > 0.0 && elapsed.count() >= budget)) stop_ = true;
   };
   return run;
 }

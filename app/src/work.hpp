@@ -3,7 +3,7 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
+#include <thread>
 
 #include "commands.hpp"
 #include "faultline/reports/progress.hpp"
@@ -11,7 +11,8 @@
 
 namespace faultline::app {
 
-/// Progress on stderr and one stop flag fed by Ctrl-C and by the budget.
+/// Progress on stderr and one stop flag fed by Ctrl-C and by the budget, which a thread of its own
+/// watches: a trial may take longer than the budget.
 class Work {
  public:
   explicit Work(const Context& context);
@@ -24,7 +25,7 @@ class Work {
   const Context& context_;
   reports::Progress progress_;
   std::atomic<bool> stop_{false};
-  std::chrono::steady_clock::time_point started_;
+  std::jthread watch_;  ///< with a budget; last, so that it ends first
 };
 
 /// `SUBJECT[@VARIANT]` with --variant folded in. UsageError when both are given and differ.

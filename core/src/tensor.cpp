@@ -5,6 +5,7 @@
 
 #include "fast_convert.hpp"
 #include "faultline/core/errors.hpp"
+#include "faultline/core/stop.hpp"
 
 namespace faultline::core {
 
@@ -73,6 +74,7 @@ void generate_rows(const InputSpec& spec, std::uint64_t key, std::byte* out, std
   };
   std::size_t loaded = ~std::size_t{0};
   for (std::size_t first = 0; first < count; first += row) {
+    throw_if_stopped();
     const std::size_t shared_first = first / row / group * row;
     if (spec.distribution != Distribution::unit_row && shared_first != loaded) {
       normals(shared_key, shared_first, shared);
@@ -104,6 +106,8 @@ void generate_rows(const InputSpec& spec, std::uint64_t key, std::byte* out, std
   }
 }
 
+constexpr std::size_t kElementsBetweenLooks = std::size_t{1} << 16;  // about a millisecond
+
 template <Dtype D>
 void generate(const InputSpec& spec, std::uint64_t key, std::byte* out, std::size_t count) {
   // One loop per distribution: with the specification's kind fixed, draw() inlines to straight-line
@@ -111,8 +115,12 @@ void generate(const InputSpec& spec, std::uint64_t key, std::byte* out, std::siz
   const auto fill = [&](auto kind) {
     InputSpec fixed = spec;
     fixed.distribution = kind();
-    for (std::size_t i = 0; i < count; ++i) {
-      detail::store<D>(out, i, detail::fast_encode<D>(draw(fixed, key, i)));
+    for (std::size_t begin = 0; begin < count; begin += kElementsBetweenLooks) {
+      throw_if_stopped();
+      const std::size_t end = std::min(count, begin + kElementsBetweenLooks);
+      for (std::size_t i = begin; i < end; ++i) {
+        detail::store<D>(out, i, detail::fast_encode<D>(draw(fixed, key, i)));
+      }
     }
   };
   switch (spec.distribution) {

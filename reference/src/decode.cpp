@@ -2,6 +2,7 @@
 #include "decode.hpp"
 
 #include <faultline/core/dtype.hpp>
+#include <faultline/core/stop.hpp>
 
 #include <algorithm>
 #include <array>
@@ -79,7 +80,9 @@ void parallel_ranges(std::int64_t count, double cost,
   }
   std::mutex mutex;
   std::exception_ptr first_error;
+  const std::atomic<bool>* stop = core::StopScope::current();
   const auto guarded = [&](std::int64_t begin, std::int64_t end) {
+    const core::StopScope scope(stop);
     try {
       work(begin, end);
     } catch (...) {

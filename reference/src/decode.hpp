@@ -14,7 +14,8 @@ void decode_range(const core::Tensor& tensor, std::int64_t first, std::int64_t c
                   double* destination);
 
 /// Calls work(begin, end) over a partition of [0, count) from up to hardware_concurrency threads,
-/// from this one alone when `cost` (element operations) is small. Rethrows the first exception.
+/// from this one alone when `cost` (element operations) is small. Rethrows the first exception;
+/// core::throw_if_stopped() works in all of them.
 void parallel_ranges(std::int64_t count, double cost,
                      const std::function<void(std::int64_t begin, std::int64_t end)>& work);
 

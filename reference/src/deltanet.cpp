@@ -6,6 +6,7 @@
 #include "delta_recurrence.hpp"
 
 #include <faultline/core/errors.hpp>
+#include <faultline/core/stop.hpp>
 
 #include <fmt/format.h>
 
@@ -158,7 +159,10 @@ void for_each_head(const DeltaShape& s, Direction direction, Work&& work) {
   const double cost = per_step * static_cast<double>(s.heads() * s.t) * static_cast<double>(s.dk) *
                       static_cast<double>(s.dv);
   parallel_ranges(s.heads(), cost, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t head = begin; head < end; ++head) work(head);
+    for (std::int64_t head = begin; head < end; ++head) {
+      core::throw_if_stopped();
+      work(head);
+    }
   });
 }
 

@@ -4,6 +4,7 @@
 #include "decode.hpp"
 
 #include <faultline/core/errors.hpp>
+#include <faultline/core/stop.hpp>
 
 #include <Eigen/Dense>
 #include <fmt/format.h>
@@ -43,6 +44,7 @@ core::ReferenceTensor gemv(const core::Tensor& a, const core::Tensor& x, const G
                   [&](std::int64_t begin, std::int64_t end) {
                     RowMajor block(std::min(kBlockRows, n), k);  // [rows, k]
                     for (std::int64_t b = begin; b < end; ++b) {
+                      core::throw_if_stopped();
                       const std::int64_t row0 = b * kBlockRows,
                                          rows = std::min(kBlockRows, n - row0);
                       decode_range(a, row0 * k, rows * k, block.data());

@@ -2,20 +2,27 @@
 // What the command line refuses before anything runs, and what an old record becomes.
 #include <faultline/app/main.hpp>
 #include <faultline/core/errors.hpp>
+#include <faultline/core/generator.hpp>
+#include <faultline/core/stop.hpp>
+#include <faultline/reference/gemv.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "files.hpp"
 #include "memory.hpp"
 #include "options.hpp"
+#include "work.hpp"
 
 namespace faultline::app {
 namespace {
@@ -217,6 +224,39 @@ TEST(Memory, BytesAreReadable) {
   EXPECT_EQ(bytes_text(512), "512 B");
   EXPECT_EQ(bytes_text(1536), "1.5 KiB");
   EXPECT_EQ(bytes_text(~0ull), "16.0 EiB");
+}
+
+TEST(Stopping, InputsAndReferencesStopInTheMiddle) {
+  std::atomic<bool> stop{false};
+  core::Tensor a(core::Dtype::f32, {64, 32}), x(core::Dtype::f32, {32});
+  const core::StopScope scope(&stop);
+  for (const auto distribution : {core::Distribution::normal, core::Distribution::uniform}) {
+    core::generate_input({distribution, 0.0f, 1.0f}, 1, 0, a);
+  }
+  reference::gemv(a, x, {});
+  stop = true;
+  EXPECT_THROW(core::generate_input({core::Distribution::normal, 0.0f, 1.0f}, 1, 0, a),
+               core::Stopped);
+  EXPECT_THROW(reference::gemv(a, x, {}), core::Stopped);
+  const core::StopScope nothing_stops(nullptr);
+  reference::gemv(a, x, {});
+}
+
+TEST(Stopping, ABudgetEndsWithoutAnyProgress) {
+  Options options;
+  options.budget_s = 0.05;
+  options.quiet = true;
+  const kernels::SubjectRegistry registry;
+  const std::atomic<bool> interrupt{false};
+  const Context context{options, registry, interrupt, "faultline"};
+  Work work(context);
+  const std::atomic<bool>* stop = work.run_options().stop;
+  EXPECT_FALSE(*stop);
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!*stop && std::chrono::steady_clock::now() < give_up) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_TRUE(*stop);
 }
 
 }  // namespace

@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <new>
+#include <string>
 
 #include "faultline/core/comparison.hpp"
 #include "faultline/core/errors.hpp"
+#include "faultline/core/stop.hpp"
 
 namespace faultline::simulator {
 namespace {
@@ -57,10 +60,12 @@ void TrialRunner::prepare_inputs(const core::TrialPlan& plan, const core::TrialR
   std::vector<core::Tensor> inputs;
   for (const std::uint32_t index : plan.input_indices()) {
     const core::BufferSpec& buffer = plan.buffers[index];
+    core::throw_if_stopped();
     core::Tensor tensor(buffer.dtype, buffer.shape);
     core::generate_input(core::input_for(request.data, buffer), seed, index, tensor);
     inputs.push_back(std::move(tensor));
   }
+  core::throw_if_stopped();
   inputs_.reference = plan.reference(inputs);
   const std::vector<std::uint32_t> indices = plan.input_indices();
   for (std::size_t k = 0; k < indices.size(); ++k)
@@ -152,19 +157,34 @@ core::TrialResult TrialRunner::run(const core::TrialPlan& plan, const core::Tria
   }
   const auto begin = std::chrono::steady_clock::now();
   const BufferGuard guard(backend_, buffers_);
-  for (const core::BufferSpec& buffer : plan.buffers)
-    buffers_.push_back(backend_.allocate(buffer.name, buffer.bytes()));
+  for (const core::BufferSpec& buffer : plan.buffers) {
+    try {
+      buffers_.push_back(backend_.allocate(buffer.name, buffer.bytes()));
+    } catch (const std::bad_alloc&) {
+      throw core::EnvironmentError("out of memory: buffer '" + buffer.name + "' of " +
+                                   plan.problem.line() + " takes " +
+                                   std::to_string(buffer.bytes()) +
+                                   " bytes of simulated device memory; take a smaller problem");
+    }
+  }
   inputs_ = InputSet{};
   hashes_.clear();
   const core::Program program = plan.program(1);
+  const core::StopScope scope(request.stop);
   for (std::uint64_t k = 0; k < request.count; ++k) {
     if (request.stop != nullptr && request.stop->load()) break;
     // What was finished before an exception is kept: it may hold the failure that matters.
     try {
       run_one(plan, request, program, request.first_trial + k, result);
+    } catch (const core::Stopped&) {
+      break;  // in the middle of a trial, which does not count
     } catch (const core::UnsupportedError& error) {
       result.status = core::ExecutionStatus::unsupported;
       result.message = error.what();
+    } catch (const std::bad_alloc&) {
+      result.status = core::ExecutionStatus::error;
+      result.message = "out of memory in a trial of " + plan.problem.line() +
+                       " (inputs, references and simulated device memory): take a smaller problem";
     } catch (const std::exception& error) {
       result.status = core::ExecutionStatus::error;
       result.message = error.what();

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "faultline/core/stop.hpp"
+
 namespace faultline::simulator {
 namespace {
 
@@ -287,8 +289,9 @@ void Machine::schedule_loop() {
                      " visible operations used up in " + program_->entry +
                      " (raise the budget, or the kernel does not end)");
     }
-    if (deadline_ && ++rounds % kRoundsBetweenLooks == 0 &&
-        std::chrono::steady_clock::now() > *deadline_) {
+    const bool look = ++rounds % kRoundsBetweenLooks == 0;
+    if (look) core::throw_if_stopped();
+    if (look && deadline_ && std::chrono::steady_clock::now() > *deadline_) {
       throw Stop(core::ExecutionStatus::timeout,
                  "the time limit was reached in " + program_->entry + " after " +
                      std::to_string(steps_) + " visible operations");

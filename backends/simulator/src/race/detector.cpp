@@ -4,8 +4,12 @@
 
 #include <algorithm>
 
+#include "faultline/simulator/simulator_backend.hpp"
+
 namespace faultline::simulator {
 namespace {
+
+static_assert(sizeof(ShadowCell) <= kRaceStateBytesPerCell, "estimates of memory rely on it");
 
 constexpr std::uint32_t kMbarrierSlots = 64;
 constexpr std::uint32_t kBulkThreads = 32;  // threads of a CTA that issue bulk groups
