@@ -71,6 +71,22 @@ core::Argument parse_argument(const std::string& text, core::Backend& backend,
       fmt::format("--arg '{}': write buffer:BYTES, i32:N, i64:N, f32:X or f64:X", text));
 }
 
+/// Before any is allocated: buffers are filled, and so take all that they ask for.
+void require_memory_for(const std::vector<std::string>& arguments) {
+  std::uint64_t total = 0;
+  for (const std::string& text : arguments) {
+    if (!text.starts_with("buffer:")) continue;
+    const std::uint64_t bytes =
+        parse_number<std::uint64_t>(std::string_view(text).substr(7), "--arg buffer");
+    total = total > ~bytes ? ~std::uint64_t{0} : total + bytes;
+  }
+  const auto available = available_memory();
+  if (!available || total <= *available) return;
+  throw core::EnvironmentError(fmt::format("out of memory before it began: the buffers of --arg "
+                                           "take {} and {} can be had here; give smaller ones",
+                                           bytes_text(total), bytes_text(*available)));
+}
+
 core::ModuleRef load_ptx(const std::string& path) {
   require_regular_file(path, "PTX file");
   return core::load_ptx_module(path);
@@ -114,6 +130,11 @@ void require_entry(const core::Module& module, const std::string& path, const st
 
 int race_file(const Context& context, const std::string& path) {
   const Options& options = context.options;
+  if (options.words.size() > 1 || !options.variant.empty() || !options.config.empty() ||
+      options.trials > 0) {
+    throw core::UsageError("race FILE.ptx takes --entry, --grid, --block, --shared, --arg and "
+                           "--schedules: k=v, --variant, --config and --trials are of subjects");
+  }
   if (options.entry.empty()) {
     throw core::UsageError("which kernel of " + path +
                            "? --entry NAME (and --grid, --block, --arg)");
@@ -121,6 +142,7 @@ int race_file(const Context& context, const std::string& path) {
   core::LaunchOperation launch;
   launch.module = load_ptx(path);
   require_entry(*launch.module, path, options.entry, options.arguments.size());
+  require_memory_for(options.arguments);
   Run run(context, "race");
   const auto backend = choose_backend("simulator", options.timeout_s);
   run.use_backend(backend->info());
@@ -200,6 +222,17 @@ int race_command(const Context& context) {
   }
   const std::string& word = options.subject();
   if (word.size() > 4 && word.ends_with(".ptx")) return race_file(context, word);
+  const Options plain;
+  if (!options.entry.empty() || !options.arguments.empty() || options.shared_bytes > 0 ||
+      options.grid != plain.grid || options.block != plain.block) {
+    throw core::UsageError(fmt::format("--entry, --grid, --block, --shared and --arg are for race "
+                                       "FILE.ptx, and '{}' is taken for a subject: leave them out, "
+                                       "or give a file whose name ends in .ptx",
+                                       word));
+  }
+  if (options.schedules > 0 && options.trials > 0) {
+    throw core::UsageError("--schedules and --trials mean the same for race: give one");
+  }
   if (options.backend == "cuda") {
     throw core::UsageError("race runs on the simulator: a GPU cannot order accesses; "
                            "`faultline stress --backend cuda` looks for wrong values there");

@@ -18,6 +18,12 @@ int replay_command(const Context& context) {
     throw core::UsageError(
         "replay takes one TOKEN, as printed under a failure (it begins with 'fl1.')");
   }
+  const Options plain;
+  if (!options.variant.empty() || !options.config.empty() || options.data != plain.data ||
+      options.seed != plain.seed) {
+    throw core::UsageError("a token holds the variant, config, data and seed of its trial: leave "
+                           "--variant, --config, --data and --seed out");
+  }
   const core::TrialToken token = core::decode_token(options.words.front());
   if (options.backend != "auto" && options.backend != token.backend) {
     throw core::UsageError(fmt::format("this token was made on the {} backend and replays there; "

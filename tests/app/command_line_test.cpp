@@ -145,6 +145,10 @@ TEST_F(CommandLine, RaceNamesTheKernelsOfAFile) {
   refuse({"race", path("k.ptx"), "--entry", "secnd"}, "did you mean 'second'?");
   refuse({"race", path("k.ptx"), "--entry", "first"},
          "takes 1 argument, and 0 are given: repeat --arg");
+  refuse({"race", path("k.ptx"), "--entry", "second", "n=8"}, "race FILE.ptx takes --entry");
+  refuse({"race", "gemv", "--entry", "second"}, "'gemv' is taken for a subject");
+  refuse({"race", "gemv", "--schedules", "2", "--trials", "2"}, "give one");
+  refuse({"replay", "fl1.x", "--seed", "2"}, "a token holds the variant");
   ASSERT_EQ(mkfifo(path("p.ptx").c_str(), 0600), 0);
   refuse({"race", path("p.ptx"), "--entry", "k"}, "p.ptx: is a pipe (FIFO)");
   std::filesystem::create_directory(folder_ / "d.ptx");
