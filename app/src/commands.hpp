@@ -21,6 +21,7 @@ int list_command(const Context& context);
 int verify_command(const Context& context);
 int stress_command(const Context& context);
 int race_command(const Context& context);
+int mutants_command(const Context& context);
 int replay_command(const Context& context);
 int bench_command(const Context& context);
 int reference_command(const Context& context);

@@ -7,7 +7,7 @@
 namespace faultline::app {
 namespace {
 
-constexpr const char* kCommands = "list verify stress race replay bench reference doctor";
+constexpr const char* kCommands = "list verify stress race mutants replay bench reference doctor";
 constexpr const char* kFlags =
     "--backend --variant --config --seed --data --budget --timeout --lenient --no-race --fail-on "
     "--quiet "

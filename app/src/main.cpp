@@ -63,6 +63,7 @@ int dispatch(const Context& context) {
   case Command::verify: return verify_command(context);
   case Command::stress: return stress_command(context);
   case Command::race: return race_command(context);
+  case Command::mutants: return mutants_command(context);
   case Command::replay: return replay_command(context);
   case Command::bench: return bench_command(context);
   case Command::reference: return reference_command(context);

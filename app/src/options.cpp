@@ -72,7 +72,9 @@ void add_common(CLI::App& command, Options& options) {
                      "launch tunables, k=v (repeatable, or comma-separated)");
   add_count(command, "--seed", options.seed,
             "campaign seed (default 1): inputs and schedules follow from it", 0, kAnyCount);
-  command.add_option("--data", options.data, "inputs: normal, exact (small integers) or address")
+  command
+      .add_option("--data", options.data,
+                  "inputs: normal, exact, address, digits, epoch, illconditioned or special")
       ->capture_default_str();
   command.add_option_function<std::string>(
       "--budget", [&options](const std::string& text) { options.budget_s = parse_duration(text); },
@@ -235,7 +237,9 @@ double parse_duration(const std::string& text) {
 
 core::DataMode Options::data_mode() const {
   if (const auto mode = core::parse_data_mode(data)) return *mode;
-  throw core::UsageError("unknown data mode '" + data + "': --data takes normal, exact or address");
+  throw core::UsageError(
+      "unknown data mode '" + data +
+      "': --data takes normal, exact, address, digits, epoch, illconditioned or special");
 }
 
 const std::string& Options::subject() const {
@@ -337,6 +341,11 @@ Parsed parse_command_line(int argc, char** argv) {
             232448);
   race->add_option("--arg", options.arguments,
                    "FILE.ptx: arguments in order: buffer:BYTES, i32:N, i64:N, f32:X, f64:X");
+  CLI::App* mutants = command("mutants",
+                              "every mutant against every detector: the kill matrix, with trials "
+                              "and time to kill",
+                              Command::mutants);
+  add_words(*mutants, options, "[SUBJECT[@VARIANT] ...]: these alone (default: all)");
   CLI::App* replay = command("replay", "rerun the trial that a token names", Command::replay);
   add_words(*replay, options, "TOKEN");
   add_count(*replay, "--repeats", options.repeats,
@@ -360,13 +369,15 @@ Parsed parse_command_line(int argc, char** argv) {
   CLI::App* doctor = command(
       "doctor", "toolkit, driver, devices, what will and will not run, and why", Command::doctor);
 
-  for (CLI::App* sub : {stress, verify, race}) {
+  for (CLI::App* sub : {stress, verify, race, mutants}) {
     add_count(*sub, "--trials", options.trials,
               sub == stress ? "trials per arm on CUDA; over all arms together on the simulator"
-                            : "trials per cell",
+              : sub == mutants
+                  ? "trials of the tight loop and of the campaign's arms, as for stress"
+                  : "trials per cell",
               1, kMaxTrials);
   }
-  for (CLI::App* sub : {verify, stress, race, replay, bench}) add_common(*sub, options);
+  for (CLI::App* sub : {verify, stress, race, mutants, replay, bench}) add_common(*sub, options);
   doctor->add_option("--color", options.color)->check(CLI::IsMember({"auto", "always", "never"}));
 
   refuse_empty_arguments(argc, argv);

@@ -19,6 +19,7 @@ enum class Command {
   verify,
   stress,
   race,
+  mutants,
   replay,
   bench,
   reference,

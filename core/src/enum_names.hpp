@@ -11,6 +11,7 @@
 
 #include "faultline/core/dtype.hpp"
 #include "faultline/core/execution.hpp"
+#include "faultline/core/kill_matrix.hpp"
 #include "faultline/core/perturbation.hpp"
 #include "faultline/core/trial.hpp"
 #include "faultline/core/verdict.hpp"
@@ -26,8 +27,8 @@ struct EnumNames<Dtype> {
 };
 template <>
 struct EnumNames<ExecutionStatus> {
-  static constexpr std::array<std::string_view, 6> kNames{"completed", "deadlock",    "fault",
-                                                          "timeout",   "unsupported", "error"};
+  static constexpr std::array<std::string_view, 7> kNames{
+      "completed", "deadlock", "fault", "timeout", "out_of_time", "unsupported", "error"};
 };
 template <>
 struct EnumNames<RaceKind> {
@@ -57,7 +58,8 @@ struct EnumNames<HostWait> {
 };
 template <>
 struct EnumNames<DataMode> {
-  static constexpr std::array<std::string_view, 3> kNames{"normal", "exact", "address"};
+  static constexpr std::array<std::string_view, 7> kNames{
+      "normal", "exact", "address", "digits", "epoch", "illconditioned", "special"};
 };
 template <>
 struct EnumNames<ErrorHypothesis::Kind> {
@@ -66,11 +68,16 @@ struct EnumNames<ErrorHypothesis::Kind> {
 };
 template <>
 struct EnumNames<ReferenceNote::Kind> {
-  static constexpr std::array<std::string_view, 2> kNames{"blind", "unusable"};
+  static constexpr std::array<std::string_view, 3> kNames{"blind", "unusable", "wide"};
 };
 template <>
 struct EnumNames<RaceMode> {
   static constexpr std::array<std::string_view, 3> kNames{"off", "lenient", "strict"};
+};
+template <>
+struct EnumNames<Detector> {
+  static constexpr std::array<std::string_view, 5> kNames{"tight_loop", "verify", "stress",
+                                                          "happens_before", "sanitizer"};
 };
 template <>
 struct EnumNames<Outcome> {

@@ -28,6 +28,7 @@ concept Is = std::same_as<std::remove_const_t<X>, T>;
 /// Timings of arms and configs: provenance, kept apart from the results they belong to.
 struct Elapsed {
   std::vector<std::uint64_t> arms, configs;
+  std::vector<double> mutants_s;  ///< of the cells of the kill matrix, row by row
 };
 
 /// Provenance as it is written: with the timings taken out of the evidence.
@@ -64,6 +65,7 @@ void describe(A& a, T& x) {
   a("second", x.second);
   a("cross_cta", x.cross_cta);
   a("cross_launch", x.cross_launch);
+  a("cross_device", x.cross_device);
   a("missing_proxy_fence", x.missing_proxy_fence);
   a("note_only", x.note_only);
   a("count", x.count);
@@ -144,6 +146,15 @@ void describe(A& a, T& x) {
   a("bad_elements", x.bad_elements);
   a("raced", x.raced);
   a("bad_outputs", x.bad_outputs);
+  a("changed_inputs", x.changed_inputs);
+}
+
+template <class A, Is<ChangedInput> T>
+void describe(A& a, T& x) {
+  a("name", x.name);
+  a("trials", x.trials);
+  a("elements", x.elements);
+  a("first_element", x.first_element);
 }
 
 template <class A, Is<TrialResult> T>
@@ -156,6 +167,8 @@ void describe(A& a, T& x) {
   a("outputs", x.outputs);
   a("races", x.races);
   a("accesses", x.accesses);
+  a("changed_inputs", x.changed_inputs);
+  a("inputs_checked", x.inputs_checked);
   a("failures", x.failures);
   a("captures", x.captures);
   a("input_sets", x.input_sets);
@@ -234,6 +247,15 @@ void describe(A& a, T& x) {
   a("pipeline_depth", x.pipeline_depth);
 }
 
+template <class A, Is<AlternativeEvidence> T>
+void describe(A& a, T& x) {
+  a("name", x.name);
+  a("finding", x.finding);
+  a("output", x.output);
+  a("wrong", x.wrong);
+  a("matched", x.matched);
+}
+
 template <class A, Is<RepeatEvidence> T>
 void describe(A& a, T& x) {
   a("repeats", x.repeats);
@@ -253,6 +275,9 @@ void describe(A& a, T& x) {
   a("other_poison_pairs", x.other_poison_pairs);
   a("other_poison_differing", x.other_poison_differing);
   a("smaller", x.smaller);
+  a("overwritten", x.overwritten);
+  a("guarded", x.guarded);
+  a("displaced", x.displaced);
 }
 
 template <class A, Is<TermOutputEvidence> T>
@@ -284,6 +309,7 @@ void describe(A& a, T& x) {
   a("size_ratio", x.size_ratio);
   a("size_explained", x.size_explained);
   a("outputs", x.outputs);
+  a("left_out", x.left_out);
 }
 
 template <class A, Is<TermCombinationEvidence> T>
@@ -344,10 +370,16 @@ void describe(A& a, T& x) {
   a("null_outputs_accepted", x.null_outputs_accepted);
   a("reference_notes", x.reference_notes);
   a("asynchronous_instructions", x.asynchronous_instructions);
+  a("contract_violations", x.contract_violations);
+  a("alternatives", x.alternatives);
+  a("reloading_launches", x.reloading_launches);
+  a("launches", x.launches);
   a("repeat", x.repeat);
   a("error_shape", x.error_shape);
   a("provenance", x.provenance);
   a("hypothesis", x.hypothesis);
+  a("declared_weakness", x.declared_weakness);
+  a("not_examined", x.not_examined);
   a("terms", x.terms);
   a("term_combinations", x.term_combinations);
   a("growth", x.growth);
@@ -402,6 +434,34 @@ void describe(A& a, T& x) {
   a("note", x.note);
 }
 
+template <class A, Is<KillCell> T>
+void describe(A& a, T& x) {
+  a("detector", x.detector);
+  a("ran", x.ran);
+  a("note", x.note);
+  a("outcome", x.outcome);
+  a("classes", x.classes);
+  a("killed", x.killed);
+  a("right", x.right);
+  a("trials", x.trials);
+  a("failed", x.failed);
+  a("trials_to_kill", x.trials_to_kill);
+}
+
+template <class A, Is<KillRow> T>
+void describe(A& a, T& x) {
+  a("subject", x.subject);
+  a("variant", x.variant);
+  a("clean_twin", x.clean_twin);
+  a("is_mutant", x.is_mutant);
+  a("required", x.required);
+  a("problem", x.problem);
+  a("config", x.config);
+  a("cells", x.cells);
+  a("killed", x.killed);
+  a("right", x.right);
+}
+
 template <class A, Is<BackendInfo> T>
 void describe(A& a, T& x) {
   a("name", x.name);
@@ -417,6 +477,7 @@ template <class A, Is<Elapsed> T>
 void describe(A& a, T& x) {
   a("arms", x.arms);
   a("configs", x.configs);
+  a("mutants_s", x.mutants_s);
 }
 
 template <class A, Is<FullProvenance> T>
@@ -456,6 +517,7 @@ void describe(A& a, T& x) {
   a("replay_lines", x.replay_lines);
   a("excerpts", x.excerpts);
   a("bench", x.bench);
+  a("mutants", x.mutants.rows);
   a("evidence", x.evidence);
 }
 
@@ -732,6 +794,9 @@ std::string to_json(const RunRecord& record, bool with_provenance) {
     for (const ConfigEvidence& config : record.evidence.configs) {
       full.elapsed.configs.push_back(config.result.elapsed_ns);
     }
+    for (const KillRow& row : record.mutants.rows) {
+      for (const KillCell& cell : row.cells) full.elapsed.mutants_s.push_back(cell.seconds);
+    }
     document["provenance"] = Writer::of(full);
   }
   return detail::json_text(document);
@@ -765,6 +830,17 @@ RunRecord record_from_json(std::string_view text) {
         full.elapsed.configs.size() != record.evidence.configs.size()) {
       const Place elapsed{&place, "elapsed_ns"};
       refuse(elapsed, "there are not as many times as arms and configs in the evidence");
+    }
+    std::size_t cells = 0;
+    for (KillRow& row : record.mutants.rows) {
+      for (KillCell& cell : row.cells) {
+        if (cells < full.elapsed.mutants_s.size()) cell.seconds = full.elapsed.mutants_s[cells];
+        ++cells;
+      }
+    }
+    if (full.elapsed.mutants_s.size() != cells) {
+      const Place elapsed{&place, "elapsed_ns"};
+      refuse(elapsed, "there are not as many times as cells in the kill matrix");
     }
     for (std::size_t i = 0; i < full.elapsed.arms.size(); ++i) {
       record.evidence.arms[i].result.elapsed_ns = full.elapsed.arms[i];

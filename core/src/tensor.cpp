@@ -129,10 +129,14 @@ void generate(const InputSpec& spec, std::uint64_t key, std::byte* out, std::siz
   case Distribution::small_int: return fill([] { return Distribution::small_int; });
   case Distribution::index: return fill([] { return Distribution::index; });
   case Distribution::coin: return fill([] { return Distribution::coin; });
+  case Distribution::digits: return fill([] { return Distribution::digits; });
+  case Distribution::wide: return fill([] { return Distribution::wide; });
+  case Distribution::edge: return fill([] { return Distribution::edge; });
   case Distribution::unit_row:
   case Distribution::common_row:
   case Distribution::identical_row:
   case Distribution::repeated_row: return generate_rows<D>(spec, key, out, count);
+  case Distribution::epoch:
   case Distribution::constant: {
     const auto bits = detail::fast_encode<D>(draw(spec, key, 0));
     for (std::size_t i = 0; i < count; ++i) {
@@ -168,6 +172,12 @@ void generate_input(const InputSpec& spec, std::uint64_t seed, std::uint32_t ten
   if (is_row_distribution(spec.distribution) && (spec.row < 1 || spec.group < 1)) {
     throw UsageError(fmt::format("rows of {} elements in groups of {}: both must be at least 1",
                                  spec.row, spec.group));
+  }
+  if (spec.distribution == Distribution::digits &&
+      (spec.row < 1 || spec.group < 1 || !(spec.a >= 1.0f))) {
+    throw UsageError(fmt::format("digits along an axis of extent {} and stride {} in slices of {}: "
+                                 "all must be at least 1",
+                                 spec.group, spec.row, spec.a));
   }
   std::byte* data = out.bytes.data();
   switch (out.dtype) {

@@ -116,8 +116,38 @@ TrialPlan with_kept_reference(TrialPlan plan) {
   return plan;
 }
 
+void add_changed_input(TrialResult& result, const BufferSpec& input,
+                       std::span<const std::byte> laid, std::span<const std::byte> now) {
+  auto known = std::find_if(result.changed_inputs.begin(), result.changed_inputs.end(),
+                            [&](const ChangedInput& c) { return c.name == input.name; });
+  if (known != result.changed_inputs.end()) {
+    ++known->trials;
+    return;
+  }
+  ChangedInput changed{.name = input.name, .trials = 1};
+  const auto count = static_cast<std::int64_t>(laid.size() / size_of(input.dtype));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto n = static_cast<std::size_t>(i);
+    if (load_bits(laid.data(), n, input.dtype) == load_bits(now.data(), n, input.dtype)) continue;
+    ++changed.elements;
+    if (changed.first_element < 0) changed.first_element = i;
+  }
+  result.changed_inputs.push_back(std::move(changed));
+}
+
+std::string why_not(DataMode mode, const std::vector<BufferSpec>& buffers) {
+  if (mode != DataMode::digits) return {};
+  for (const BufferSpec& buffer : buffers) {
+    if (buffer.role == BufferRole::input && buffer.reduction.extent > 0) return {};
+  }
+  return "data mode digits codes the slices of a reduction, and no input of this subject declares "
+         "one; use exact, address or epoch";
+}
+
 InputSpec input_for(DataMode mode, const BufferSpec& buffer) {
   if (mode != DataMode::normal && buffer.exponent) {
+    // exp(-100) underflows in float32, exp(0) is exact.
+    if (mode == DataMode::special) return {Distribution::coin, 0.0f, -100.0f};
     return {Distribution::constant, 0.0f, 0.0f};
   }
   switch (mode) {
@@ -126,6 +156,30 @@ InputSpec input_for(DataMode mode, const BufferSpec& buffer) {
     // Products of two are at most 4: a float32 sum of up to 2^22 of them is exact in any order.
     return {Distribution::small_int, 2.0f, 0.0f};
   case DataMode::address: return {Distribution::index, 0.0f, 1.0f};
+  case DataMode::digits: {
+    const ReductionAxis& axis = buffer.reduction;
+    if (axis.extent == 0) return {Distribution::constant, 1.0f, 0.0f};
+    const bool power_of_two = axis.tile > 0 && (axis.tile & (axis.tile - 1)) == 0;
+    constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+    if (!power_of_two || axis.tile > 512 || axis.stride < 1 || axis.stride > kMost ||
+        axis.extent < 1 || axis.extent > kMost) {
+      throw UsageError(fmt::format(
+          "data mode digits: input '{}' has a reduction of extent {}, stride {}, in slices of {}; "
+          "slices must be a power of two up to 512, extent and stride positive and below 2^31",
+          buffer.name, axis.extent, axis.stride, axis.tile));
+    }
+    return {Distribution::digits, static_cast<float>(axis.tile), 0.0f,
+            static_cast<std::int32_t>(axis.stride), static_cast<std::int32_t>(axis.extent)};
+  }
+  case DataMode::epoch: return {Distribution::epoch, 0.0f, 0.0f};
+  case DataMode::illconditioned: return {Distribution::wide, 0.0f, 1.0f};
+  case DataMode::special: {
+    // Three times the smallest subnormal and more of them: exact in the dtype.
+    const float tiny = buffer.dtype == Dtype::f16    ? 0x1p-24f
+                       : buffer.dtype == Dtype::bf16 ? 0x1p-133f
+                                                     : 0x1p-149f;
+    return {Distribution::edge, 256.0f, tiny};
+  }
   }
   return buffer.input;
 }

@@ -3,6 +3,7 @@
 #include <faultline/kernels/subject.hpp>
 
 #if FAULTLINE_HAVE_SUBJECTS
+#include "catalogue/subjects.hpp"
 #include "deltanet/decode_subject.hpp"
 #include "deltanet/deltanet_bwd.hpp"
 #include "deltanet/deltanet_fwd.hpp"
@@ -22,6 +23,7 @@ void register_builtin_subjects([[maybe_unused]] SubjectRegistry& registry) {
   registry.add(deltanet::make_gated_deltanet_bwd());
   registry.add(deltanet::make_decode_subject(false));
   registry.add(deltanet::make_decode_subject(true));
+  for (Subject& subject : catalogue::all_subjects()) registry.add(std::move(subject));
 #endif
 }
 

@@ -85,6 +85,7 @@ class RecordDraw {
     r.second = site();
     r.cross_cta = flag();
     r.cross_launch = flag();
+    r.cross_device = flag();
     r.missing_proxy_fence = flag();
     r.note_only = flag();
     r.count = number();
@@ -143,8 +144,13 @@ class RecordDraw {
     r.failures = some(2, [&] {
       return core::FailedTrial{
           number(), number(), static_cast<core::ExecutionStatus>(source_.below(6)),
-          number(), flag(),   {static_cast<std::uint32_t>(small())}};
+          number(), flag(),   {static_cast<std::uint32_t>(small())},
+          flag()};
     });
+    r.changed_inputs = some(1, [&] {
+      return core::ChangedInput{text(), number(), number(), index()};
+    });
+    r.inputs_checked = number();
     r.captures = some(1, [&] { return capture(); });
     r.input_sets = number();
     r.distinct_outputs = number();
@@ -214,8 +220,16 @@ class RecordDraw {
     if (flag()) e.repeat = core::RepeatEvidence{number(), number()};
     if (flag()) {
       e.error_shape = core::ErrorShapeEvidence{number(), number(), number(), real(),   real(),
-                                               number(), number(), number(), number(), number()};
+                                               number(), number(), number(), number(), number(),
+                                               number(), number(), number(), number()};
     }
+    e.alternatives = some(1, [&] {
+      return core::AlternativeEvidence{text(), core::FindingClass::graph, text(), number(),
+                                       number()};
+    });
+    e.contract_violations = some(1, [&] { return text(); });
+    e.reloading_launches = number();
+    e.launches = number();
     e.null_outputs_accepted = some(2, [&] { return text(); });
     e.interrupted = flag();
     return e;

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "kill_matrix_table.hpp"
 #include "numbers.hpp"
 
 namespace faultline::reports {
@@ -238,7 +239,7 @@ std::vector<EvidenceTable> evidence_tables_of(const core::RunRecord& record) {
   const core::Evidence& evidence = record.evidence;
   const bool fitted = std::any_of(evidence.terms.begin(), evidence.terms.end(),
                                   [](const auto& term) { return term.elements > 0; });
-  std::vector<EvidenceTable> tables{intermediates(evidence),
+  std::vector<EvidenceTable> tables{kill_matrix_table(record), intermediates(evidence),
                                     fitted ? term_fits(evidence) : term_visibility(evidence),
                                     growth(evidence)};
   std::erase_if(tables, [](const EvidenceTable& table) { return table.rows.empty(); });

@@ -15,6 +15,7 @@ namespace {
 struct Expectation {
   std::vector<core::ReferenceTensor> outputs;
   std::vector<core::TileHypothesis> hypotheses;
+  std::vector<core::AlternativeResult> alternatives;
 };
 
 /// Key of a provenance entry; -1, -1 collects what no hypothesis explains.
@@ -74,6 +75,8 @@ class Examiner {
     return shape_;
   }
 
+  const std::vector<core::AlternativeEvidence>& alternatives() const { return alternatives_; }
+
   void add_pair(bool same_poison, bool differs) {
     (same_poison ? shape_.same_poison_pairs : shape_.other_poison_pairs)++;
     if (differs) (same_poison ? shape_.same_poison_differing : shape_.other_poison_differing)++;
@@ -87,11 +90,17 @@ class Examiner {
     const core::ReferenceTensor& reference = expectation.outputs[o];
     const std::uint64_t poison = core::poison_bits(spec.dtype, capture.poison);
     std::map<std::int64_t, std::vector<std::int64_t>> wrong_by_tile;
+    std::vector<std::int64_t> overwritten;
     for (std::int64_t i = 0; i < got.size(); ++i) {
       const auto n = static_cast<std::size_t>(i);
       const core::ElementCheck check = core::check_element(
           spec.dtype, got.bits(i), reference.expected[n], reference.bound[n], poison);
       if (check.kind == core::ElementClass::no_reference) continue;  // nothing to say there
+      if (is_guarded(reference, n)) {
+        ++shape_.guarded;
+        if (core::is_failure(check.kind)) overwritten.push_back(i);
+        continue;
+      }
       if (core::is_failure(check.kind)) {
         wrong_by_tile[spec.tiles.tile_of(i)].push_back(i);
         add_wrong(spec.dtype, got.at(i), reference.expected[n], check);
@@ -99,6 +108,14 @@ class Examiner {
                      std::fabs(got.at(i) - core::round_to(spec.dtype, reference.expected[n])))) {
         ++shape_.rounding_explained;
       }
+    }
+    if (!overwritten.empty()) {
+      shape_.overwritten += overwritten.size();
+      shape_.displaced += std::max(with_one_owner(got, reference, overwritten),
+                                   of_another_pitch(spec, got, reference, overwritten));
+    }
+    for (const core::AlternativeResult& alternative : expectation.alternatives) {
+      if (alternative.output == o) add_alternative(alternative, got, reference, poison);
     }
     if (expectation.hypotheses.empty()) return;  // nothing is known of who could hold whose data
     for (const auto& [tile, wrong] : wrong_by_tile) {
@@ -116,6 +133,74 @@ class Examiner {
     const double nearest = std::exp2(std::round(std::log2(check.error)));
     if (check.ulps > 4 && std::fabs(check.error - nearest) <= 0.5 * core::ulp_at(dtype, got)) {
       ++shape_.power_of_two_errors;
+    }
+  }
+
+  static bool is_guarded(const core::ReferenceTensor& reference, std::size_t i) {
+    return reference.bound[i] == core::must_stay_untouched();
+  }
+
+  /// Overwritten elements whose value is that of exactly one element of the output.
+  static std::uint64_t with_one_owner(const core::Tensor& got,
+                                      const core::ReferenceTensor& reference,
+                                      const std::vector<std::int64_t>& overwritten) {
+    std::map<std::uint64_t, std::uint64_t> owners;
+    for (std::size_t i = 0; i < reference.expected.size(); ++i) {
+      if (!is_guarded(reference, i)) ++owners[core::encode(got.dtype, reference.expected[i])];
+    }
+    return static_cast<std::uint64_t>(
+        std::count_if(overwritten.begin(), overwritten.end(), [&](std::int64_t i) {
+          const auto found = owners.find(got.bits(i));
+          return found != owners.end() && found->second == 1;
+        }));
+  }
+
+  /// Overwritten elements that hold what the rows of the output would have laid there with another
+  /// distance from each other: the distance that explains most.
+  static std::uint64_t of_another_pitch(const core::BufferSpec& spec, const core::Tensor& got,
+                                        const core::ReferenceTensor& reference,
+                                        const std::vector<std::int64_t>& overwritten) {
+    constexpr std::size_t kLookedAt = 256;
+    const std::int64_t cols = spec.tiles.cols;
+    const std::size_t step = overwritten.size() / kLookedAt + 1;
+    std::uint64_t most = 0, looked_at = 0;
+    for (std::int64_t pitch = 1; pitch < cols; ++pitch) {
+      std::uint64_t matched = 0;
+      looked_at = 0;
+      for (std::size_t k = 0; k < overwritten.size(); k += step) {
+        ++looked_at;
+        const std::int64_t i = overwritten[k];
+        const std::int64_t owner = i / pitch * cols + i % pitch;
+        if (owner >= got.size() || is_guarded(reference, static_cast<std::size_t>(owner))) continue;
+        const double expected = reference.expected[static_cast<std::size_t>(owner)];
+        matched += got.bits(i) == core::encode(got.dtype, expected);
+      }
+      most = std::max(most, matched);
+    }
+    return looked_at == 0 ? 0 : most * overwritten.size() / looked_at;
+  }
+
+  void add_alternative(const core::AlternativeResult& alternative, const core::Tensor& got,
+                       const core::ReferenceTensor& reference, std::uint64_t poison) {
+    const std::string& output = plan_.buffers[output_indices_[alternative.output]].name;
+    auto known = std::find_if(alternatives_.begin(), alternatives_.end(), [&](const auto& a) {
+      return a.name == alternative.name && a.output == output;
+    });
+    if (known == alternatives_.end()) {
+      alternatives_.push_back({alternative.name, alternative.finding, output, 0, 0});
+      known = alternatives_.end() - 1;
+    }
+    for (std::int64_t i = 0; i < got.size(); ++i) {
+      const auto n = static_cast<std::size_t>(i);
+      const double bound = reference.bound[n];
+      if (bound == core::must_stay_untouched()) continue;
+      const auto accepts = [&](double expected) {
+        return core::check_element(got.dtype, got.bits(i), expected, bound, poison).kind;
+      };
+      const core::ElementClass kind = accepts(reference.expected[n]);
+      if (!core::is_failure(kind) || kind == core::ElementClass::no_reference) continue;
+      ++known->wrong;
+      known->matched += !core::is_failure(accepts(alternative.values[n]));
     }
   }
 
@@ -165,6 +250,7 @@ class Examiner {
   std::map<Move, std::uint64_t> matched_;
   std::map<std::pair<std::uint32_t, std::int64_t>, std::uint64_t> wrong_;
   core::ErrorShapeEvidence shape_;
+  std::vector<core::AlternativeEvidence> alternatives_;
   std::vector<double> errors_;
 };
 
@@ -206,10 +292,12 @@ CaptureExamination examine_captures(const core::TrialPlan& plan, core::DataMode 
   Examiner examiner(plan);
   for (const auto& [seed, captures] : by_inputs) {
     const std::vector<core::Tensor> inputs = make_inputs(plan, data, seed);
-    const Expectation expectation{.outputs = plan.reference(inputs),
-                                  .hypotheses = plan.hypotheses
-                                                    ? plan.hypotheses(inputs)
-                                                    : std::vector<core::TileHypothesis>{}};
+    const Expectation expectation{
+        .outputs = plan.reference(inputs),
+        .hypotheses =
+            plan.hypotheses ? plan.hypotheses(inputs) : std::vector<core::TileHypothesis>{},
+        .alternatives =
+            plan.alternatives ? plan.alternatives(inputs) : std::vector<core::AlternativeResult>{}};
     for (const core::Capture* capture : captures) examiner.examine(*capture, expectation);
     for (std::size_t i = 0; i < captures.size() && i < kPairsPerSet; ++i) {
       for (std::size_t j = 0; j < i; ++j) {
@@ -220,6 +308,7 @@ CaptureExamination examine_captures(const core::TrialPlan& plan, core::DataMode 
   }
   examination.provenance = examiner.provenance();
   examination.shape = examiner.shape();
+  examination.alternatives = examiner.alternatives();
   return examination;
 }
 

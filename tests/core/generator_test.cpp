@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "faultline/core/generator.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <vector>
@@ -15,11 +16,12 @@ namespace faultline::core {
 namespace {
 
 constexpr Dtype kAll[] = {Dtype::f16, Dtype::bf16, Dtype::f32, Dtype::f64};
-constexpr Distribution kDistributions[] = {Distribution::normal,        Distribution::uniform,
-                                           Distribution::small_int,     Distribution::constant,
-                                           Distribution::index,         Distribution::coin,
-                                           Distribution::unit_row,      Distribution::common_row,
-                                           Distribution::identical_row, Distribution::repeated_row};
+constexpr Distribution kDistributions[] = {
+    Distribution::normal,       Distribution::uniform,    Distribution::small_int,
+    Distribution::constant,     Distribution::index,      Distribution::coin,
+    Distribution::unit_row,     Distribution::common_row, Distribution::identical_row,
+    Distribution::repeated_row, Distribution::digits,     Distribution::epoch,
+    Distribution::wide,         Distribution::edge};
 
 TEST(Generator, KnownValues) {
   // SplitMix64 with state 0 gives mix64(0x9e3779b97f4a7c15) first: a published test vector.
@@ -152,10 +154,95 @@ TEST(Generator, DataModes) {
   buffer.exponent = true;
   EXPECT_EQ(draw(input_for(DataMode::exact, buffer), 1, 1), 0.0);
   EXPECT_EQ(input_for(DataMode::normal, buffer), buffer.input);
-  for (const DataMode mode : {DataMode::normal, DataMode::exact, DataMode::address}) {
+  for (const DataMode mode :
+       {DataMode::normal, DataMode::exact, DataMode::address, DataMode::digits, DataMode::epoch,
+        DataMode::illconditioned, DataMode::special}) {
     EXPECT_EQ(parse_data_mode(name_of(mode)), mode);
   }
   EXPECT_FALSE(parse_data_mode("random"));
+}
+
+std::vector<double> drawn(DataMode mode, const BufferSpec& buffer, std::uint64_t seed) {
+  Tensor tensor(buffer.dtype, buffer.shape);
+  generate_input(input_for(mode, buffer), seed, 0, tensor);
+  return tensor.to_doubles();
+}
+
+TEST(DataModes, DigitsGiveEachSliceOfTheReductionAPowerOfFour) {
+  BufferSpec b;  // B [k, n]: the reduction index is the row
+  b.dtype = Dtype::f16;
+  b.shape = {300, 7};
+  b.reduction = {.extent = 300, .stride = 7, .tile = 32};
+  const std::vector<double> values = drawn(DataMode::digits, b, 1);
+  for (std::size_t column = 0; column < 7; ++column) {
+    for (std::size_t slice = 0; slice < 300 / 32; ++slice) {
+      double sum = 0.0;
+      for (std::size_t k = 32 * slice; k < 32 * (slice + 1); ++k) sum += values[7 * k + column];
+      EXPECT_EQ(sum, std::exp2(2.0 * static_cast<double>(slice % 8))) << slice;
+    }
+  }
+  BufferSpec a;  // carries no code: its factor is 1
+  a.shape = {4};
+  EXPECT_EQ(drawn(DataMode::digits, a, 1), std::vector<double>(4, 1.0));
+}
+
+TEST(DataModes, DigitsAreRefusedWhereTheyCannotBeExact) {
+  BufferSpec b;
+  b.name = "B";
+  b.shape = {300};
+  EXPECT_NE(why_not(DataMode::digits, {b}), "");
+  EXPECT_EQ(why_not(DataMode::exact, {b}), "");
+  b.reduction = {.extent = 300, .stride = 1, .tile = 32};
+  EXPECT_EQ(why_not(DataMode::digits, {b}), "");
+  for (const std::int64_t tile : {0, 3, 1024}) {
+    b.reduction.tile = tile;
+    EXPECT_THROW(input_for(DataMode::digits, b), UsageError) << tile;
+  }
+}
+
+TEST(DataModes, AnEpochMarksOneTensorOfOneTrial) {
+  BufferSpec buffer;
+  buffer.dtype = Dtype::bf16;
+  buffer.shape = {64};
+  std::set<double> codes;
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const std::vector<double> values = drawn(DataMode::epoch, buffer, seed);
+    EXPECT_EQ(values, std::vector<double>(64, epoch_code(tensor_key(seed, 0))));
+    codes.insert(values.front());
+  }
+  EXPECT_GE(*codes.begin(), 1.0);
+  EXPECT_LE(*codes.rbegin(), 256.0);
+  EXPECT_GT(codes.size(), 100u);
+}
+
+TEST(DataModes, SpecialHoldsZerosSubnormalsAndLargeValues) {
+  for (const Dtype dtype : {Dtype::f16, Dtype::bf16, Dtype::f32}) {
+    BufferSpec buffer;
+    buffer.dtype = dtype;
+    buffer.shape = {4000};
+    const std::vector<double> values = drawn(DataMode::special, buffer, 3);
+    const double normal = dtype == Dtype::f16 ? 0x1p-14 : 0x1p-126;
+    EXPECT_GT(std::count(values.begin(), values.end(), 0.0), 500);
+    EXPECT_GT(std::count_if(values.begin(), values.end(),
+                            [&](double x) { return x != 0.0 && std::fabs(x) < normal; }),
+              500);
+    EXPECT_GT(std::count(values.begin(), values.end(), 256.0), 100);
+    EXPECT_GT(std::count_if(values.begin(), values.end(),
+                            [](double x) { return x == 0.0 && std::signbit(x); }),
+              200);
+  }
+}
+
+TEST(DataModes, IllConditionedSpreadsMagnitudes) {
+  BufferSpec buffer;
+  buffer.shape = {4000};
+  double smallest = 1e9, largest = 0.0;
+  for (const double x : drawn(DataMode::illconditioned, buffer, 3)) {
+    largest = std::max(largest, std::fabs(x));
+    if (x != 0.0) smallest = std::min(smallest, std::fabs(x));
+  }
+  EXPECT_GT(largest, 256.0);
+  EXPECT_LT(smallest, 0x1p-8);
 }
 
 TEST(Tensor, ShapesAreChecked) {

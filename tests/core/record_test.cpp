@@ -42,7 +42,8 @@ RaceReport race() {
                   false,
                   false};
   report.second = {"gla_decode", "cp.async.bulk", {}, "bulk copy on full[1]", true, true};
-  report.cross_cta = report.cross_launch = report.missing_proxy_fence = report.note_only = true;
+  report.cross_cta = report.cross_launch = report.cross_device = true;
+  report.missing_proxy_fence = report.note_only = true;
   report.count = 512;
   report.missing_edge = "nothing orders the read \"before\" the copy";
   return report;
@@ -89,7 +90,9 @@ TrialResult result() {
   r.outputs = {output, {}};
   r.races = {race()};
   r.accesses = {access()};
-  r.failures = {{7, ~0ull, ExecutionStatus::deadlock, 12, true, {0, 1}}};
+  r.failures = {{7, ~0ull, ExecutionStatus::deadlock, 12, true, {0, 1}, true}};
+  r.changed_inputs = {{"h0", 3, 4096, 17}};
+  r.inputs_checked = 12;
   Capture capture;
   capture.trial = 7;
   capture.input_seed = 0xfedcba9876543210ull;
@@ -176,11 +179,17 @@ RunRecord full_record() {
   e.races = {race()};
   e.accesses = {access()};
   e.repeat = RepeatEvidence{100, 3};
-  e.error_shape = ErrorShapeEvidence{10, 5, 2, 0.25, 8.0, 77, 16, 4, 9, 3, 6};
+  e.error_shape = ErrorShapeEvidence{10, 5, 2, 0.25, 8.0, 77, 16, 4, 9, 3, 6, 2, 40, 1};
+  e.alternatives = {{"the scale of capture time", FindingClass::graph, "y", 64, 60}};
+  e.contract_violations = {"gate above 0"};
+  e.reloading_launches = 2;
+  e.launches = 3;
   e.null_outputs_accepted = {"zeros"};
   e.reference_notes = {{"t=64", "chunk=32", "dg", ReferenceNote::Kind::unusable, "unsound"}};
   e.asynchronous_instructions = {"cp.async.bulk"};
   e.hypothesis = "A_inv";
+  e.declared_weakness = "weak at keys=identical";
+  e.not_examined = {"null outputs at t=65536"};
   TermEvidence term;
   term.problem = "b=1 t=64";
   term.config = "chunk=32";
@@ -200,6 +209,7 @@ RunRecord full_record() {
   term.size_ratio = 0.75;
   term.size_explained = 0.995;
   term.outputs = {{"dk", 24.5, 100, -0.9, 0.99}, {"dv", 0.0, 0, 0.0, 0.0}};
+  term.left_out = "moves what A_inv moves";
   e.terms = {term, {}};
   e.term_combinations = {{"b=1 t=64", "chunk=32", {"A_inv", "dw_cross"}, {-1.0, 1.0}, 0.97}};
   e.growth = {{"dk", "chunk=32", "b=1", 128, 4, 0.13, 7.5, true}};
@@ -223,6 +233,27 @@ RunRecord full_record() {
   BenchRow row{"n=1 k=1", "rows=4", "gemv@register", 1.25, 0.01, 2.5, 0.02, 1e9, 4.1, 0.97,
                1.05,      true,     "note"};
   record.bench = {row};
+  KillCell cell{Detector::stress,
+                true,
+                "a note",
+                Outcome::fail,
+                {FindingClass::race_async},
+                true,
+                true,
+                48,
+                3,
+                7,
+                0.25};
+  record.mutants.rows = {{"gla_decode",
+                          "shared_buffer",
+                          "pipelined",
+                          true,
+                          FindingClass::race_async,
+                          "b=1",
+                          "stages=2",
+                          {cell},
+                          true,
+                          true}};
   record.provenance = {
       "0.1.0",
       "2026-01-01T00:00:00Z",

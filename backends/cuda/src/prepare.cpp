@@ -25,7 +25,7 @@ void prepare_buffers(const core::TrialPlan& plan, core::DataMode data,
       slot.tensor = i;
       slot.dtype = buffer.dtype;
       input_elements[p.input_count++] = elements;
-    } else if (poison && buffer.role != core::BufferRole::input) {
+    } else if (poison && buffer.role != core::BufferRole::input && !buffer.sparse) {
       abi::PoisonSlot& slot = p.poisoned[p.poisoned_count];
       slot.data = buffers[i].data;
       slot.elements = elements;

@@ -99,6 +99,7 @@ core::TrialResult TrialRunner::run(bool& context_lost) {
       stress_.reset();
     }
     comparator_->collect(request_, !arm_.fresh_inputs, result_, stream_.get());
+    if (!result_.changed_inputs.empty()) fail_for_changed_inputs();
     if (result_.trials != issued_) {
       result_.status = ExecutionStatus::error;
       result_.message = fmt::format("{} trials were issued and {} were compared to the last "
@@ -133,6 +134,20 @@ core::TrialResult TrialRunner::run(bool& context_lost) {
     result_.message = unsupported.what();
   }
   return std::move(result_);
+}
+
+/// Seen in the warm-up, on the inputs of the first trial: that trial failed, whatever it gave.
+void TrialRunner::fail_for_changed_inputs() {
+  const std::uint64_t first = request_.first_trial;
+  if (result_.first_failed_trial != first) {
+    ++result_.failed;
+    core::FailedTrial failed;
+    failed.trial = first;
+    failed.input_seed = core::trial_seed(request_.seed, arm_.fresh_inputs ? first : 0);
+    failed.changed_inputs = true;
+    result_.failures.insert(result_.failures.begin(), std::move(failed));
+    result_.first_failed_trial = first;
+  }
 }
 
 void TrialRunner::wait() {
@@ -383,12 +398,43 @@ void TrialRunner::warm_up() {
   if (arm_.fresh_inputs && plan_.device_oracle) {
     oracle_of(set, arm_.batch).issue(stream_.get());
   }
+  const std::vector<std::vector<std::byte>> laid = download_inputs(set);
   subject_of(set, arm_.batch).issue(stream_.get());
+  check_inputs(set, laid);
   comparator_->reset(stream_.get());
   comparator_->compare(range_of(request_.first_trial, arm_.batch), set.compared, !arm_.fresh_inputs,
                        stream_.get());
   kernels_.advance(cursor_.as<std::uint64_t>(), 0, stream_.get());
   wait();
+}
+
+/// The inputs of the set's first trial as they lie on the device; nothing when they are too large
+/// for a look at each arm.
+std::vector<std::vector<std::byte>> TrialRunner::download_inputs(const InputSet& set) {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 28;
+  std::uint64_t bytes = 0;
+  for (const std::uint32_t index : inputs_) bytes += plan_.buffers[index].bytes();
+  std::vector<std::vector<std::byte>> inputs;
+  if (bytes > kMost) return inputs;
+  wait();
+  for (const std::uint32_t index : inputs_) {
+    copy_to_host(inputs.emplace_back(plan_.buffers[index].bytes()), set.buffers[index].data,
+                 stream_.get());
+  }
+  return inputs;
+}
+
+/// Did the launch of the warm-up write to its inputs? What was laid there is drawn again.
+void TrialRunner::check_inputs(InputSet& set, const std::vector<std::vector<std::byte>>& laid) {
+  if (laid.empty()) return;
+  ++result_.inputs_checked;
+  const std::vector<std::vector<std::byte>> now = download_inputs(set);
+  for (std::size_t i = 0; i < laid.size(); ++i) {
+    if (now[i] == laid[i]) continue;
+    core::add_changed_input(result_, plan_.buffers[inputs_[i]], laid[i], now[i]);
+  }
+  if (result_.changed_inputs.empty()) return;
+  prepare(set, range_of(request_.first_trial, arm_.batch), true, false);
 }
 
 /// Fresh inputs and references for one round over the pool, before any of its trials. False when

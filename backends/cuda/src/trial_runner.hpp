@@ -44,6 +44,9 @@ class TrialRunner {
   void run_gate();
   void make_fixed_inputs();
   void warm_up();
+  std::vector<std::vector<std::byte>> download_inputs(const InputSet& set);
+  void check_inputs(InputSet& set, const std::vector<std::vector<std::byte>>& laid);
+  void fail_for_changed_inputs();
   bool refill_pool(std::uint64_t trial, std::uint64_t trials_left);
   bool stop_requested() const;
   void make_reference(InputSet& set, std::uint64_t trial, std::uint32_t trials);

@@ -14,9 +14,16 @@
 namespace faultline::diagnosis {
 namespace {
 
-std::string visibility_text(const std::string& name, double visibility) {
-  return visibility > 0.0 ? fmt::format("{} ({} of the bound)", name, number(visibility))
-                          : fmt::format("{} (no effect)", name);
+/// What is known of one name over all cells.
+struct Seen {
+  double visibility = 0.0;  ///< the largest
+  std::string left_out{};   ///< why it was not evaluated anywhere; empty: it was
+};
+
+std::string visibility_text(const std::string& name, const Seen& seen) {
+  if (!seen.left_out.empty()) return fmt::format("{} ({})", name, seen.left_out);
+  return seen.visibility > 0.0 ? fmt::format("{} ({} of the bound)", name, number(seen.visibility))
+                               : fmt::format("{} (no effect)", name);
 }
 
 /// The defect of a mutant that was compared and never wrong, in the cell where it should have
@@ -60,23 +67,25 @@ core::Finding missed_defect_finding(const Facts& facts, const core::TermEvidence
 
 std::optional<core::Finding> find_invisible_terms(const Facts& facts) {
   const core::Evidence& evidence = facts.evidence;
-  std::map<std::string, double> visibility;  // the largest over all cells
+  std::map<std::string, Seen> visibility;
   for (const core::TermEvidence* term : facts.terms) {
     // Roundings that stay small are no defect that could be missed.
     if (term->kind == core::ErrorHypothesis::Kind::rounding && term->name != evidence.hypothesis) {
       continue;
     }
-    double& seen = visibility[term->name];
-    seen = std::max(seen, term->visibility);
+    const auto [known, first] = visibility.try_emplace(term->name, Seen{0.0, term->left_out});
+    Seen& seen = known->second;
+    seen.visibility = std::max(seen.visibility, term->visibility);
+    if (term->left_out.empty()) seen.left_out.clear();
   }
   std::vector<std::string> invisible;
   for (const auto& [name, seen] : visibility) {
-    if (!(seen >= kVisible)) invisible.push_back(visibility_text(name, seen));
+    if (!(seen.visibility >= kVisible)) invisible.push_back(visibility_text(name, seen));
   }
   const auto own = visibility.find(evidence.hypothesis);
   const bool judged = facts.compared_elements > 0 && !facts.any_wrong();
   const bool own_unseen = !evidence.hypothesis.empty() && judged &&
-                          (own == visibility.end() || !(own->second >= kVisible));
+                          (own == visibility.end() || !(own->second.visibility >= kVisible));
   if (const core::TermEvidence* missed = missed_defect(facts)) {
     core::Finding finding = missed_defect_finding(facts, *missed);
     if (!invisible.empty()) {
@@ -94,19 +103,20 @@ std::optional<core::Finding> find_invisible_terms(const Facts& facts) {
   if (!own_unseen) {
     finding.headline =
         fmt::format("terms not visible with these inputs: {}", fmt::join(invisible, ", "));
-  } else if (own == visibility.end() && !facts.terms.empty()) {
+  } else if (own != visibility.end() &&
+             (!own->second.left_out.empty() || own->second.visibility == 0.0)) {
     finding.headline = fmt::format("the defect {} of {} has no effect of its own with these inputs",
                                    evidence.hypothesis, subject_text(evidence));
-    finding.evidence.push_back(
-        "the named terms were evaluated, and with these inputs none is this one: it changes "
-        "nothing, or exactly what another of them changes, or the problem is too large to "
-        "evaluate all of them");
+    finding.evidence.push_back(own->second.left_out.empty()
+                                   ? "with these inputs it changes nothing"
+                                   : "with these inputs it has no fit of its own: " +
+                                         own->second.left_out);
   } else if (own == visibility.end()) {
     finding.headline =
         fmt::format("whether the defect {} of {} could be seen at all was not examined",
                     evidence.hypothesis, subject_text(evidence));
     finding.evidence.push_back(
-        "the plan names no error hypotheses, or the problem is too large to evaluate them");
+        "the plan names no such error hypothesis, or the problem is too large to evaluate it");
   } else {
     finding.headline =
         fmt::format("the defect of {} cannot be seen with these inputs: {}", subject_text(evidence),

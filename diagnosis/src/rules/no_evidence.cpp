@@ -15,8 +15,18 @@ std::optional<core::Finding> find_no_evidence(const Facts& facts) {
   finding.confidence = 0.7;
 
   for (const core::TrialResult* result : facts.results) {
-    if (result->status != core::ExecutionStatus::unsupported) continue;
+    const bool out_of_time = result->status == core::ExecutionStatus::out_of_time;
+    if (!out_of_time && result->status != core::ExecutionStatus::unsupported) continue;
     const std::string reason = result->message.empty() ? "no reason given" : result->message;
+    if (out_of_time) {
+      // Its clock says how long the simulation takes, not how long the kernel does.
+      if (finding.headline.empty()) {
+        finding.headline = fmt::format("{}: {}", subject_text(facts.evidence), reason);
+        finding.advice = "Raise --timeout, or choose a smaller problem.";
+      }
+      finding.evidence.push_back("not finished: " + reason);
+      continue;
+    }
     if (finding.headline.empty()) {
       finding.headline = fmt::format("{} cannot be judged by the {} backend: {}",
                                      subject_text(facts.evidence), facts.evidence.backend, reason);

@@ -13,6 +13,15 @@ namespace {
 
 bool starts_with(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
 
+// A copy or a fill between launches: no kernel, no line.
+bool is_host_operation(const core::AccessSite& site) {
+  return site.where.empty() && site.kernel.empty() && !site.instruction.empty();
+}
+
+std::string accessor_text(const core::AccessSite& site) {
+  return is_host_operation(site) ? site.instruction : line_text(site.where);
+}
+
 std::string what_happened(const core::RaceReport& race) {
   switch (race.kind) {
   case core::RaceKind::write_after_read: return "is overwritten while it may still be being read";
@@ -31,6 +40,7 @@ bool is_asynchronous(const core::AccessSite& site) {
 }
 
 core::FindingClass class_of(const core::RaceReport& race) {
+  if (race.cross_device) return core::FindingClass::device;
   if (race.cross_launch) return core::FindingClass::race_stream;
   if (race.space == core::MemorySpace::global && race.cross_cta) {
     return core::FindingClass::race_grid;
@@ -45,9 +55,13 @@ core::FindingClass class_of(const core::RaceReport& race) {
 std::string race_sentence(const core::RaceReport& race) {
   const char* first = race.first.is_write ? "write" : "read";
   const char* second = race.second.is_write ? "write" : "read";
-  return fmt::format("{} on {}: {} at {} ({}), then {} at {} ({})", kind_text(race.kind),
-                     place_text(race), first, line_text(race.first.where), race.first.instruction,
-                     second, line_text(race.second.where), race.second.instruction);
+  const auto at = [](const core::AccessSite& site) {
+    return is_host_operation(site)
+               ? "by " + site.instruction
+               : fmt::format("at {} ({})", line_text(site.where), site.instruction);
+  };
+  return fmt::format("{} on {}: {} {}, then {} {}", kind_text(race.kind), place_text(race), first,
+                     at(race.first), second, at(race.second));
 }
 
 std::vector<std::string> value_sentences(const Facts& facts) {
@@ -103,8 +117,8 @@ std::optional<core::Finding> reported_race(const Facts& facts, core::FindingClas
   finding.confidence = 1.0;
   finding.headline = fmt::format(
       "{}: {} {}: {} {} it and {} {} it, {}", subject_text(facts.evidence), place_text(worst),
-      what_happened(worst), line_text(worst.first.where), worst.first.is_write ? "writes" : "reads",
-      line_text(worst.second.where), worst.second.is_write ? "writes" : "reads",
+      what_happened(worst), accessor_text(worst.first), worst.first.is_write ? "writes" : "reads",
+      accessor_text(worst.second), worst.second.is_write ? "writes" : "reads",
       worst.missing_proxy_fence ? "with no proxy fence between" : "and nothing orders the two");
 
   finding.evidence.push_back("first: " + site_text(worst.first));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the four classes of reported races share.
+// What the classes of reported races share.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace faultline::diagnosis {
 
-/// Class of one reported race: between launches race.stream; between CTAs in global memory
-/// race.grid; with an asynchronous copy engine on either side race.async; the rest of shared memory
+/// Class of one reported race: between devices device; between launches race.stream; between CTAs
+/// in global memory race.grid; with an asynchronous copy engine on either side race.async; the rest of shared memory
 /// race.shared.
 core::FindingClass class_of(const core::RaceReport& race);
 

@@ -40,11 +40,13 @@ std::vector<std::string> sentences(const std::vector<const ReferenceNoteEvidence
 }  // namespace
 
 std::optional<core::Finding> find_reference_limits(const Facts& facts) {
-  std::vector<const ReferenceNoteEvidence*> blind, closed, unusable;
+  std::vector<const ReferenceNoteEvidence*> blind, closed, unusable, wide;
   std::set<std::string> names;
   for (const ReferenceNoteEvidence& note : facts.evidence.reference_notes) {
     if (note.kind == ReferenceNote::Kind::unusable) {
       unusable.push_back(&note);
+    } else if (note.kind == ReferenceNote::Kind::wide) {
+      wide.push_back(&note);
     } else if (note.output.empty()) {
       closed.push_back(&note);
     } else {
@@ -52,7 +54,7 @@ std::optional<core::Finding> find_reference_limits(const Facts& facts) {
       names.insert(note.output);
     }
   }
-  if (blind.empty() && closed.empty() && unusable.empty()) return std::nullopt;
+  if (blind.empty() && closed.empty() && unusable.empty() && wide.empty()) return std::nullopt;
 
   core::Finding finding;
   finding.finding = core::FindingClass::bound_vacuous;
@@ -64,11 +66,14 @@ std::optional<core::Finding> find_reference_limits(const Facts& facts) {
     finding.headline = fmt::format("the reference of {} fails a check of its own", subject);
   } else if (!closed.empty()) {
     finding.headline = fmt::format("no output of {} was tested by these inputs", subject);
+  } else if (blind.empty()) {
+    finding.headline = fmt::format("the bound of {} is wide next to the values at these inputs",
+                                   wide.front()->output);
   } else {
     finding.headline = fmt::format("not tested at these inputs: {}",
                                    list(std::vector<std::string>(names.begin(), names.end())));
   }
-  for (const auto* notes : {&unusable, &closed, &blind}) {
+  for (const auto* notes : {&unusable, &closed, &blind, &wide}) {
     for (std::string& sentence : sentences(*notes)) {
       finding.evidence.push_back(std::move(sentence));
     }

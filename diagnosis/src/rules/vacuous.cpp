@@ -44,4 +44,27 @@ std::optional<core::Finding> find_vacuous(const Facts& facts) {
   return finding;
 }
 
+std::optional<core::Finding> find_not_examined(const Facts& facts) {
+  const std::vector<std::string>& skipped = facts.evidence.not_examined;
+  if (skipped.empty()) return std::nullopt;
+  core::Finding finding;
+  finding.finding = core::FindingClass::vacuous;
+  finding.severity = core::Severity::note;
+  finding.confidence = 0.3;
+  finding.headline =
+      fmt::format("{} of the test of {} {} not made", plural(skipped.size(), "check"),
+                  subject_text(facts.evidence), skipped.size() == 1 ? "was" : "were");
+  constexpr std::size_t kNamed = 6;
+  for (std::size_t i = 0; i < skipped.size() && i < kNamed; ++i) {
+    finding.evidence.push_back("not made: " + skipped[i]);
+  }
+  if (skipped.size() > kNamed) {
+    finding.evidence.push_back(plural(skipped.size() - kNamed, "further check"));
+  }
+  finding.runner_up = core::FindingClass::bound_vacuous;
+  finding.runner_up_reason = "a check that is left out and one that would have failed look alike";
+  finding.advice = "Run a smaller problem of the same kind, at which they are made.";
+  return finding;
+}
+
 }  // namespace faultline::diagnosis

@@ -45,11 +45,13 @@ TensorMapBytes encode(const core::TensorMapArgument& argument,
 
 bool same_site(const core::AccessSite& a, const core::AccessSite& b) {
   return a.kernel == b.kernel && a.where == b.where && a.is_write == b.is_write &&
+         (!a.where.empty() || a.instruction == b.instruction) &&
          a.async_proxy == b.async_proxy;
 }
 bool same_race(const core::RaceReport& a, const core::RaceReport& b) {
   return a.kind == b.kind && a.space == b.space && a.buffer == b.buffer &&
-         a.cross_cta == b.cross_cta && a.missing_proxy_fence == b.missing_proxy_fence &&
+         a.cross_cta == b.cross_cta && a.cross_launch == b.cross_launch &&
+         a.cross_device == b.cross_device && a.missing_proxy_fence == b.missing_proxy_fence &&
          a.note_only == b.note_only && same_site(a.first, b.first) && same_site(a.second, b.second);
 }
 
@@ -103,7 +105,7 @@ const Module& ProgramRunner::module_for(const core::ModuleRef& module) {
 void ProgramRunner::launch(const core::LaunchOperation& operation,
                            std::span<const core::Argument> arguments,
                            std::span<const core::BufferHandle> bindings,
-                           const RunSettings& settings, std::uint64_t ordinal,
+                           const RunSettings& settings, std::uint64_t ordinal, Observer* observer,
                            core::ExecutionReport& report) {
   const Module& module = module_for(operation.module);
   const std::vector<EntryParameter> parameters = module.parameters(operation.entry);
@@ -150,12 +152,14 @@ void ProgramRunner::launch(const core::LaunchOperation& operation,
   options.deadline = deadline_;
   options.pct_depth = settings.pct_depth;
   options.access_statistics = settings.access_statistics;
+  options.observer = observer;
   LaunchReport launched = device_.launch(spec, options);
   report.status = launched.status;
   report.message = std::move(launched.message);
-  if (report.status == core::ExecutionStatus::timeout && deadline_ &&
-      std::chrono::steady_clock::now() > *deadline_) {
-    report.message += fmt::format(" (--timeout {:g} s)", settings.timeout_s);
+  if (report.status == core::ExecutionStatus::out_of_time) {
+    report.message =
+        fmt::format("timed out after {:g} s while still making progress ({}); raise --timeout",
+                    settings.timeout_s, report.message);
   }
   report.details = std::move(launched.details);
   merge_races(report.races, launched.races);
@@ -164,13 +168,17 @@ void ProgramRunner::launch(const core::LaunchOperation& operation,
   report.visible_steps += launched.visible_steps;
 }
 
-void ProgramRunner::execute(const core::Operation& operation,
-                            std::span<const core::BufferHandle> bindings,
-                            const RunSettings& settings, std::uint64_t& launches,
-                            const Graphs& graphs, core::ExecutionReport& report) {
-  if (const auto* what = std::get_if<core::LaunchOperation>(&operation.what)) {
-    launch(*what, what->arguments, bindings, settings, launches++, report);
-  } else if (const auto* what = std::get_if<core::CopyOperation>(&operation.what)) {
+void ProgramRunner::execute(const Step& step, std::span<const core::BufferHandle> bindings,
+                            const RunSettings& settings, TouchedMemory* touched,
+                            core::ExecutionReport& report) {
+  const auto touch = [&](const core::BufferArgument& buffer, std::uint64_t bytes, Touch kind) {
+    if (touched == nullptr) return;
+    const std::uint64_t base = bindings[buffer.buffer].id;
+    touched->add(base, device_.name_at(base), buffer.byte_offset, bytes, kind);
+  };
+  if (const auto* what = std::get_if<core::LaunchOperation>(&step.operation->what)) {
+    launch(*what, *step.arguments, bindings, settings, step.launch, touched, report);
+  } else if (const auto* what = std::get_if<core::CopyOperation>(&step.operation->what)) {
     const std::uint64_t to = address_of(bindings, what->destination.buffer,
                                         what->destination.byte_offset, what->bytes, "a copy");
     const std::uint64_t from =
@@ -178,45 +186,23 @@ void ProgramRunner::execute(const core::Operation& operation,
     std::vector<std::byte> bytes(what->bytes);
     device_.read(from, bytes);
     device_.write(to, bytes);
-  } else if (const auto* what = std::get_if<core::FillOperation>(&operation.what)) {
+    touch(what->source, what->bytes, Touch::read);
+    touch(what->destination, what->bytes, Touch::write);
+  } else if (const auto* what = std::get_if<core::FillOperation>(&step.operation->what)) {
     device_.fill(address_of(bindings, what->destination.buffer, what->destination.byte_offset,
                             what->bytes, "a fill"),
                  what->bytes, what->word);
-  } else if (const auto* what = std::get_if<core::HostStepOperation>(&operation.what)) {
+    touch(what->destination, what->bytes, Touch::write);
+  } else if (const auto* what = std::get_if<core::HostStepOperation>(&step.operation->what)) {
     if (what->step) what->step();
-  } else if (const auto* what = std::get_if<core::ReplayOperation>(&operation.what)) {
-    const auto graph = graphs.find(what->graph);
-    if (graph == graphs.end())
-      throw core::UsageError("replay of graph " + std::to_string(what->graph) +
-                             ", which was never captured");
-    for (const core::Operation& captured : graph->second) {
-      const auto changed =
-          std::find_if(what->changed_arguments.begin(), what->changed_arguments.end(),
-                       [&](const auto& change) { return change.first == captured.id; });
-      const auto* inner = std::get_if<core::LaunchOperation>(&captured.what);
-      if (inner != nullptr && changed != what->changed_arguments.end()) {
-        launch(*inner, changed->second, bindings, settings, launches++, report);
-      } else {
-        execute(captured, bindings, settings, launches, graphs, report);
-      }
-      if (report.status != core::ExecutionStatus::completed) return;
-    }
   }
-  // Events order streams; with one stream the issue order already does.
 }
 
 core::ExecutionReport ProgramRunner::run(const core::Program& program,
                                          std::span<const core::BufferHandle> bindings,
                                          const RunSettings& settings) {
   core::ExecutionReport report;
-  for (const core::Operation& operation : program.operations) {
-    if (operation.stream != program.operations.front().stream) {
-      report.status = core::ExecutionStatus::unsupported;
-      report.message =
-          "program " + program.name + " uses several streams: the simulator runs one stream so far";
-      return report;
-    }
-  }
+  const OperationOrder order(program);
   // Beyond some centuries a limit is none; the conversion to clock ticks would overflow.
   constexpr double kNever = 1e9;
   deadline_.reset();
@@ -225,26 +211,21 @@ core::ExecutionReport ProgramRunner::run(const core::Program& program,
                 std::chrono::duration_cast<std::chrono::steady_clock::duration>(
                     std::chrono::duration<double>(settings.timeout_s));
   }
-  std::uint64_t launches = 0;
-  Graphs graphs;
-  std::vector<core::Operation>* capture = nullptr;
-  for (const core::Operation& operation : program.operations) {
-    if (const auto* begin = std::get_if<core::CaptureBeginOperation>(&operation.what)) {
-      capture = &(graphs[begin->graph] = {});
-    } else if (std::holds_alternative<core::CaptureEndOperation>(operation.what)) {
-      capture = nullptr;
-    } else if (capture != nullptr) {
-      capture->push_back(operation);
-    } else {
-      try {
-        execute(operation, bindings, settings, launches, graphs, report);
-      } catch (const ParseError& error) {
-        report.status = core::ExecutionStatus::unsupported;
-        report.message = error.what();
-      }
+  // In one stream everything is ordered, and nothing need be watched.
+  const bool watch = order.has_several_streams() && settings.race != core::RaceMode::off;
+  TouchedBySteps touched;
+  for (const std::uint32_t index : order.schedule(settings.policy, settings.seed)) {
+    TouchedMemory* memory = nullptr;
+    if (watch) memory = (touched[index] = std::make_unique<TouchedMemory>()).get();
+    try {
+      execute(order.steps()[index], bindings, settings, memory, report);
+    } catch (const ParseError& error) {
+      report.status = core::ExecutionStatus::unsupported;
+      report.message = error.what();
     }
     if (report.status != core::ExecutionStatus::completed) break;
   }
+  if (watch) merge_races(report.races, find_stream_races(program, order, touched));
   return report;
 }
 

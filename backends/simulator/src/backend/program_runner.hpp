@@ -8,6 +8,8 @@
 #include <optional>
 #include <span>
 
+#include "backend/operation_order.hpp"
+#include "backend/stream_races.hpp"
 #include "faultline/core/backend.hpp"
 #include "faultline/simulator/device.hpp"
 
@@ -28,22 +30,20 @@ class ProgramRunner {
  public:
   explicit ProgramRunner(Device& device) : device_(device) {}
 
-  // Operations in issue order, each finished before the next starts. A program on several streams,
-  // whose operations could overlap on a device, is `unsupported`: it could not be judged honestly.
-  // Throws core::UsageError for programs that make no sense.
+  // Operations one after another, each finished before the next starts, in an order that streams
+  // and events allow: see OperationOrder. What they leave unordered is looked at for races (unless
+  // those are off). Throws core::UsageError for programs that make no sense.
   core::ExecutionReport run(const core::Program& program,
                             std::span<const core::BufferHandle> bindings,
                             const RunSettings& settings);
 
  private:
-  using Graphs = std::map<std::uint32_t, std::vector<core::Operation>>;
   const Module& module_for(const core::ModuleRef& module);
   void launch(const core::LaunchOperation& operation, std::span<const core::Argument> arguments,
               std::span<const core::BufferHandle> bindings, const RunSettings& settings,
-              std::uint64_t ordinal, core::ExecutionReport& report);
-  void execute(const core::Operation& operation, std::span<const core::BufferHandle> bindings,
-               const RunSettings& settings, std::uint64_t& launches, const Graphs& graphs,
-               core::ExecutionReport& report);
+              std::uint64_t ordinal, Observer* observer, core::ExecutionReport& report);
+  void execute(const Step& step, std::span<const core::BufferHandle> bindings,
+               const RunSettings& settings, TouchedMemory* touched, core::ExecutionReport& report);
 
   Device& device_;
   std::optional<std::chrono::steady_clock::time_point> deadline_;  // of the run under way

@@ -70,8 +70,26 @@ void TrialRunner::prepare_inputs(const core::TrialPlan& plan, const core::TrialR
   const std::vector<std::uint32_t> indices = plan.input_indices();
   for (std::size_t k = 0; k < indices.size(); ++k)
     backend_.upload(buffers_[indices[k]], inputs[k].bytes);
+  inputs_.tensors = std::move(inputs);
   inputs_.seed = seed;
   inputs_.valid = true;
+}
+
+bool TrialRunner::check_inputs(const core::TrialPlan& plan, core::TrialResult& result) {
+  ++result.inputs_checked;
+  bool changed = false;
+  const std::vector<std::uint32_t> indices = plan.input_indices();
+  std::vector<std::byte> now;
+  for (std::size_t k = 0; k < indices.size(); ++k) {
+    const core::Tensor& laid = inputs_.tensors[k];
+    now.resize(laid.bytes.size());
+    backend_.download(buffers_[indices[k]], now);
+    if (now == laid.bytes) continue;
+    changed = true;
+    core::add_changed_input(result, plan.buffers[indices[k]], laid.bytes, now);
+    backend_.upload(buffers_[indices[k]], laid.bytes);
+  }
+  return changed;
 }
 
 void TrialRunner::run_one(const core::TrialPlan& plan, const core::TrialRequest& request,
@@ -83,7 +101,7 @@ void TrialRunner::run_one(const core::TrialPlan& plan, const core::TrialRequest&
   prepare_inputs(plan, request, input_seed);
   const std::uint32_t poison = core::poison_word(trial);
   for (std::size_t k = 0; k < plan.buffers.size(); ++k) {
-    if (plan.buffers[k].role != core::BufferRole::input) {
+    if (plan.buffers[k].role != core::BufferRole::input && !plan.buffers[k].sparse) {
       backend_.fill(buffers_[k], poison);
     }
   }
@@ -99,6 +117,7 @@ void TrialRunner::run_one(const core::TrialPlan& plan, const core::TrialRequest&
   const core::ExecutionReport report = programs_.run(program, buffers_, run);
   result.thread_instructions += report.thread_instructions;
   if (report.status == core::ExecutionStatus::unsupported ||
+      report.status == core::ExecutionStatus::out_of_time ||
       report.status == core::ExecutionStatus::error) {
     result.status = report.status;
     result.message = report.message;
@@ -108,7 +127,11 @@ void TrialRunner::run_one(const core::TrialPlan& plan, const core::TrialRequest&
   ++result.trials;
   merge_races(result.races, report.races);
   merge_accesses(result.accesses, report.accesses);
-  core::FailedTrial failed{trial, input_seed, report.status, 0, has_error(report.races), {}};
+  core::FailedTrial failed{.trial = trial,
+                           .input_seed = input_seed,
+                           .status = report.status,
+                           .raced = has_error(report.races),
+                           .bad_outputs = {}};
   const std::vector<std::uint32_t> outputs = plan.output_indices();
   core::Capture capture{trial, input_seed, poison, {}};
   if (report.status == core::ExecutionStatus::completed) {
@@ -122,11 +145,14 @@ void TrialRunner::run_one(const core::TrialPlan& plan, const core::TrialRequest&
                                                      result.outputs[k], buffer.shape);
       failed.bad_elements += bad;
       if (bad != 0) failed.bad_outputs.push_back(static_cast<std::uint32_t>(k));
-      hash = core::combine_output_hash(hash, core::output_hash(got));
+      hash = core::combine_output_hash(hash, core::output_hash(got, inputs_.reference.at(k)));
       capture.outputs.push_back(std::move(got));
     }
     if (std::find(hashes_.begin(), hashes_.end(), hash) == hashes_.end()) hashes_.push_back(hash);
+    failed.changed_inputs = check_inputs(plan, result);
   } else {
+    // Whatever the kernel did before it broke down must not reach the next trial.
+    inputs_.valid = false;
     ++result.abnormal;
     if (result.status == core::ExecutionStatus::completed) {
       result.status = report.status;
@@ -137,7 +163,7 @@ void TrialRunner::run_one(const core::TrialPlan& plan, const core::TrialRequest&
   if (failed.raced) ++result.raced;
   if (failed.bad_elements != 0) ++result.wrong_values;
   if (report.status == core::ExecutionStatus::completed && !failed.raced &&
-      failed.bad_elements == 0)
+      failed.bad_elements == 0 && !failed.changed_inputs)
     return;
   ++result.failed;
   if (result.first_failed_trial == ~std::uint64_t{0}) result.first_failed_trial = trial;
@@ -191,6 +217,7 @@ core::TrialResult TrialRunner::run(const core::TrialPlan& plan, const core::Tria
     }
     // After a timeout the other trials would take as long.
     if (result.status == core::ExecutionStatus::unsupported ||
+        result.status == core::ExecutionStatus::out_of_time ||
         result.status == core::ExecutionStatus::error ||
         result.status == core::ExecutionStatus::timeout)
       break;

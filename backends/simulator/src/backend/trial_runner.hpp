@@ -19,10 +19,13 @@ class TrialRunner {
   struct InputSet {
     std::uint64_t seed = 0;
     bool valid = false;
+    std::vector<core::Tensor> tensors;
     std::vector<core::ReferenceTensor> reference;
   };
   void prepare_inputs(const core::TrialPlan& plan, const core::TrialRequest& request,
                       std::uint64_t seed);
+  // Whether the kernel wrote to an input; what was laid there is restored.
+  bool check_inputs(const core::TrialPlan& plan, core::TrialResult& result);
   void run_one(const core::TrialPlan& plan, const core::TrialRequest& request,
                const core::Program& program, std::uint64_t trial, core::TrialResult& result);
 

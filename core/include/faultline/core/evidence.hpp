@@ -59,6 +59,16 @@ struct ProvenanceEvidence {
   friend bool operator==(const ProvenanceEvidence&, const ProvenanceEvidence&) = default;
 };
 
+/// How many wrong elements hold the values of a host-side alternative (AlternativeResult), and not
+/// those of the reference.
+struct AlternativeEvidence {
+  std::string name{};
+  FindingClass finding = FindingClass::unknown;
+  std::string output{};
+  std::uint64_t wrong = 0, matched = 0;  ///< elements, over all captures
+  friend bool operator==(const AlternativeEvidence&, const AlternativeEvidence&) = default;
+};
+
 /// Same inputs, same everything, N times.
 struct RepeatEvidence {
   std::uint64_t repeats = 0;
@@ -78,7 +88,13 @@ struct ErrorShapeEvidence {
   /// gave other bits; likewise for pairs with different poison.
   std::uint64_t same_poison_pairs = 0, same_poison_differing = 0;
   std::uint64_t other_poison_pairs = 0, other_poison_differing = 0;
-  std::uint64_t smaller = 0;  ///< wrong, finite elements with |got| < |expected|
+  std::uint64_t smaller = 0;      ///< wrong, finite elements with |got| < |expected|
+  std::uint64_t overwritten = 0;  ///< elements that the kernel must not write, and wrote
+  /// Elements that must stay untouched, in the captures examined.
+  std::uint64_t guarded = 0;
+  /// Overwritten elements that hold, bit for bit, what belongs to just one other element, or to the
+  /// one that rows of another pitch would have laid there.
+  std::uint64_t displaced = 0;
   friend bool operator==(const ErrorShapeEvidence&, const ErrorShapeEvidence&) = default;
 };
 
@@ -115,6 +131,7 @@ struct TermEvidence {
   /// for; 0 where the residual is no larger than the bound alone allows.
   double size_ratio = 0.0, size_explained = 0.0;
   std::vector<TermOutputEvidence> outputs{};  ///< left out where nothing was wrong
+  std::string left_out{};  ///< why it was not evaluated (ErrorHypothesis::left_out); else empty
   friend bool operator==(const TermEvidence&, const TermEvidence&) = default;
 };
 
@@ -177,6 +194,12 @@ struct Evidence {
   std::vector<ProvenanceEvidence> provenance{};
   std::vector<RaceReport> races{};  ///< merged over arms and configs
   std::vector<AccessStatistics> accesses{};
+  /// Inputs outside what the subject declares to accept (TrialPlan::contract), a sentence each.
+  std::vector<std::string> contract_violations{};
+  std::vector<AlternativeEvidence> alternatives{};
+  /// Launches that load their module anew, and launches in all, per call of the subject: static
+  /// facts of its program.
+  std::uint64_t reloading_launches = 0, launches = 0;
   std::optional<RepeatEvidence> repeat{};
   std::optional<ErrorShapeEvidence> error_shape{};
   std::vector<std::string>
@@ -188,6 +211,11 @@ struct Evidence {
   /// The error hypothesis that a mutant stands for (Variant::hypothesis); empty: none. Where its
   /// effect stays below the bound, the run cannot have judged it.
   std::string hypothesis{};
+  /// What the variant declares of itself at one of these problems (kernels::Variant::weak_at);
+  /// empty: nothing.
+  std::string declared_weakness{};
+  /// Checks of the test itself that were not made, each with its reason: a sentence.
+  std::vector<std::string> not_examined{};
   std::vector<TermEvidence> terms{};
   std::vector<TermCombinationEvidence> term_combinations{};
   std::vector<GrowthEvidence> growth{};

@@ -14,6 +14,7 @@ enum class ExecutionStatus : std::uint8_t {
   deadlock,     ///< simulator: nobody can run
   fault,        ///< illegal address, misaligned access, barrier misuse, trap
   timeout,      ///< step budget (simulator) or watchdog (CUDA)
+  out_of_time,  ///< simulator: the wall clock ran out while the kernel went on; nothing is known
   unsupported,  ///< an instruction, configuration or device feature that this backend cannot judge
   error,        ///< launch failure, out of memory, driver
 };
@@ -51,6 +52,7 @@ struct RaceReport {
   std::uint64_t byte_begin = 0, byte_end = 0;  ///< range inside the buffer over all occurrences
   AccessSite first{}, second{};
   bool cross_cta = false, cross_launch = false;
+  bool cross_device = false;  ///< between launches on different devices
   bool missing_proxy_fence =
       false;                   ///< ordered in the generic proxy; only a fence.proxy.async is absent
   bool note_only = false;      ///< lenient mode: a note, not an error

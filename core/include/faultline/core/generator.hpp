@@ -25,6 +25,13 @@ enum class Distribution : uint8_t {
   common_row = 7,     ///< b m / |m| with m = n / |n| + c / |c|: half a common direction
   identical_row = 8,  ///< b c / |c|: one direction in the whole group
   repeated_row = 9,   ///< a + b c: one normal row, repeated in the whole group
+  // Coded data: what was read can be told from the value.
+  digits = 10,  ///< 4^s / a with s = (index / row mod group) / a mod 8: slice s of `a` consecutive
+                ///< steps along an axis of extent `group` and stride `row` adds exactly 4^s
+  epoch = 11,   ///< one integer in [1, 256] for a whole tensor of a trial: epoch_code() of its key
+  wide = 12,    ///< a + b n 2^e: unit normals n, exponents e uniform on {-8..8}
+  edge = 13,  ///< 0, -0, +-b, +-3 b, +-a, +-1 and unit normals, a fifth each: subnormals (small b)
+              ///< and large values (a) among ordinary ones
 };
 
 /// Distributions whose elements depend on the row they stand in: InputSpec::row must be positive.
@@ -66,6 +73,12 @@ FAULTLINE_HD uint64_t element_bits(uint64_t key, uint64_t index) {
 /// Seed of trial number `trial` of a campaign with base seed `seed`.
 FAULTLINE_HD uint64_t trial_seed(uint64_t seed, uint64_t trial) {
   return mix64(mix64(seed) ^ mix64(trial + 0x632be59bd9b4e019ull));
+}
+
+/// The integer in [1, 256], exact in every dtype, that marks one tensor of one trial (its
+/// tensor_key()), so that stale data name the trial they come from.
+FAULTLINE_HD int32_t epoch_code(uint64_t key) {
+  return 1 + static_cast<int32_t>(mix64(key ^ 0x9f3c7a2de61b5488ull) >> 56);
 }
 
 /// Irwin-Hall: mean 0, standard deviation 1. The variance of the sum of four uniforms on {0..65535}
@@ -140,6 +153,30 @@ FAULTLINE_HD double draw(const InputSpec& spec, uint64_t key, uint64_t index) {
     const double u = static_cast<double>(element_bits(key, index) >> 40) * exp2_int(-24);
     const double width = static_cast<double>(spec.b) - static_cast<double>(spec.a);
     return mul_rn(u, width) + static_cast<double>(spec.a);
+  }
+  case Distribution::digits: {
+    const uint64_t tile = static_cast<uint64_t>(spec.a);
+    const uint64_t step =
+        index / static_cast<uint64_t>(spec.row) % static_cast<uint64_t>(spec.group);
+    return exp2_int(static_cast<int>(2 * (step / tile % 8))) / static_cast<double>(spec.a);
+  }
+  case Distribution::epoch: return epoch_code(key);
+  case Distribution::wide: {
+    const uint64_t bits = element_bits(key, index);
+    const int exponent = static_cast<int>((mix64(bits) >> 32) * 17 >> 32) - 8;
+    return mul_rn(mul_rn(unit_normal(bits), exp2_int(exponent)), static_cast<double>(spec.b)) +
+           static_cast<double>(spec.a);
+  }
+  case Distribution::edge: {
+    const uint64_t bits = element_bits(key, index);
+    const uint64_t choice = (mix64(bits) >> 32) * 10 >> 32;
+    const double sign = bits >> 63 != 0 ? -1.0 : 1.0;
+    switch (choice / 2) {
+    case 0: return mul_rn(sign, 0.0);
+    case 1: return mul_rn(sign, mul_rn(choice % 2 != 0 ? 3.0 : 1.0, static_cast<double>(spec.b)));
+    case 2: return mul_rn(sign, choice % 2 != 0 ? 1.0 : static_cast<double>(spec.a));
+    default: return unit_normal(bits);
+    }
   }
   case Distribution::coin:
     return element_bits(key, index) >> 63 != 0 ? static_cast<double>(spec.b)

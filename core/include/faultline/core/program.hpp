@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <variant>
 #include <vector>
@@ -61,6 +62,9 @@ struct LaunchOperation {
   std::array<std::uint32_t, 3> grid{1, 1, 1}, block{1, 1, 1}, cluster{1, 1, 1};
   std::uint32_t dynamic_shared_bytes = 0;
   std::vector<Argument> arguments{};
+  /// The host builds and loads the module anew before this launch, as a dispatch layer without a
+  /// cache does.
+  bool reload_module = false;
 };
 struct CopyOperation {
   BufferArgument destination{}, source{};
@@ -107,6 +111,9 @@ struct Operation {
 struct Program {
   std::string name{};
   std::vector<Operation> operations{};
+  /// The device that a stream belongs to, for programs of several devices; 0 where it is not
+  /// listed. Buffers are visible to all of them. A backend that drives one device refuses others.
+  std::map<StreamId, std::uint32_t> devices{};
 
   OperationId add(decltype(Operation::what) what, StreamId stream = 0);
 };

@@ -9,6 +9,7 @@
 
 #include "faultline/core/backend.hpp"
 #include "faultline/core/evidence.hpp"
+#include "faultline/core/kill_matrix.hpp"
 #include "faultline/core/verdict.hpp"
 
 namespace faultline::core {
@@ -46,7 +47,7 @@ struct BenchRow {
 
 struct RunRecord {
   static constexpr int kSchemaVersion = 1;
-  std::string command{};  ///< "stress", "verify", "race", "replay", "bench"
+  std::string command{};  ///< "stress", "verify", "race", "replay", "bench", "mutants"
   std::string subject{}, variant{};
   std::string problem{};  ///< full problem line
   std::string config{};
@@ -58,6 +59,7 @@ struct RunRecord {
   std::vector<std::string> replay_lines{};  ///< complete commands
   std::vector<SourceExcerpt> excerpts{};
   std::vector<BenchRow> bench{};
+  KillMatrix mutants{};  ///< of `faultline mutants`
   Provenance provenance{};
 };
 

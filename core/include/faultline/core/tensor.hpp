@@ -69,6 +69,16 @@ struct TileGeometry {
   friend bool operator==(const TileGeometry&, const TileGeometry&) = default;
 };
 
+/// Where the subject's reduction index k lies in an input: k = element / stride mod extent.
+/// Digit-coded data cut it into slices of `tile` and let each slice add a power of four of its own,
+/// so that the error of a sum says which slices are missing, doubled or stale.
+struct ReductionAxis {
+  std::int64_t extent = 0;  ///< 0: this input does not carry the code (it becomes 1)
+  std::int64_t stride = 1;
+  std::int64_t tile = 0;  ///< a power of two, at most 512, so that the code is exact
+  friend bool operator==(const ReductionAxis&, const ReductionAxis&) = default;
+};
+
 /// One buffer of a subject. Sizes are per trial; a batched program sees `batch` of them back to
 /// back.
 struct BufferSpec {
@@ -82,12 +92,17 @@ struct BufferSpec {
                          ///< perturbation
   /// Input that enters through exp(): coded data make it 0, a factor of exactly 1.
   bool exponent = false;
+  /// Workspace of which only a small part is touched (a huge pitch): it gets addresses for all of
+  /// it, but no poison. The simulator backs it page by page, a device allocates it whole.
+  bool sparse = false;
+  ReductionAxis reduction{};  ///< inputs: see ReductionAxis
 
   std::int64_t elements() const { return element_count(shape); }
   std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(dtype); }
 };
 
-/// Expected value and acceptance bound of every element of one output, in double.
+/// Expected value and acceptance bound of every element of one output, in double. A bound of
+/// must_stay_untouched() (acceptance.hpp) marks an element that the kernel must not write.
 struct ReferenceTensor {
   std::vector<double> expected{};
   std::vector<double> bound{};

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "faultline/core/problem.hpp"
 #include "faultline/core/program.hpp"
 #include "faultline/core/tensor.hpp"
+#include "faultline/core/verdict.hpp"
 
 namespace faultline::core {
 
@@ -28,6 +30,16 @@ struct TileHypothesis {
   std::int64_t destination = 0;
   std::int64_t source = 0;
   std::vector<double> values{};  ///< one per element of the output
+};
+
+/// What one whole output would hold had one named thing gone wrong on the host's side: the
+/// arguments of capture time replayed, the code of another call run, the state of the call before
+/// used. When the wrong elements hold these values, the name of the thing is the finding.
+struct AlternativeResult {
+  std::string name{};  ///< "the scale of capture time"
+  FindingClass finding = FindingClass::unknown;
+  std::uint32_t output = 0;      ///< index among the outputs
+  std::vector<double> values{};  ///< one per element of the output; NaN: says nothing there
 };
 
 /// A named part of the mathematics, and what it does to the outputs: what a missing or wrong term
@@ -46,6 +58,9 @@ struct ErrorHypothesis {
   Kind kind = Kind::term;
   /// One per output, in order; empty where the effect is exactly zero, else one value per element.
   std::vector<std::vector<double>> effect{};
+  /// Why there is no effect here though the computation may depend on it: "moves what A_inv moves",
+  /// "too many values". Then `effect` is empty and nothing is said about this hypothesis.
+  std::string left_out{};
 };
 
 /// What the derivation of a reference and its bound found out about one output.
@@ -53,6 +68,7 @@ struct ReferenceNote {
   enum class Kind : std::uint8_t {
     blind,     ///< a null output would be accepted: agreement says nothing about this output
     unusable,  ///< reference or bound failed a check of its own: nothing may be concluded from it
+    wide,      ///< the bound is sound and wide next to the values: small errors stay unseen
   };
   std::string output{};  ///< empty: of the reference as a whole
   Kind kind = Kind::blind;
@@ -86,6 +102,13 @@ struct TrialPlan {
   /// Provenance hypotheses for given inputs; may be empty.
   std::function<std::vector<TileHypothesis>(const std::vector<Tensor>& inputs)> hypotheses{};
 
+  /// What in these inputs lies outside what the subject declares to accept, a sentence each; may be
+  /// empty. Results for such inputs say nothing about the kernel.
+  std::function<std::vector<std::string>(const std::vector<Tensor>& inputs)> contract{};
+
+  /// Host-side alternatives for given inputs; may be empty.
+  std::function<std::vector<AlternativeResult>(const std::vector<Tensor>& inputs)> alternatives{};
+
   /// Named terms and wrong forms for given inputs; may be empty.
   std::function<std::vector<ErrorHypothesis>(const std::vector<Tensor>& inputs)> error_hypotheses{};
 
@@ -112,13 +135,25 @@ TrialPlan with_intermediates(const TrialPlan& plan);
 /// same one. Copies of the result share what is kept.
 TrialPlan with_kept_reference(TrialPlan plan);
 
-/// Data mode of inputs: the subject's default distributions, or coded data.
-enum class DataMode : std::uint8_t { normal, exact, address };
+/// Data mode of inputs: the subject's default distributions, or data made to tell something
+/// (docs/data-modes.md).
+enum class DataMode : std::uint8_t {
+  normal,          ///< the subject's own distributions
+  exact,           ///< small integers: every order of summation gives the same bits
+  address,         ///< value = index mod 2048
+  digits,          ///< slice s of the reduction adds exactly 4^s
+  epoch,           ///< one integer for a whole tensor and trial: stale data name their trial
+  illconditioned,  ///< magnitudes spread over 2^16, with cancellation
+  special,         ///< zeros of both signs, subnormals and large values among ordinary ones
+};
 std::string_view name_of(DataMode mode);
 std::optional<DataMode> parse_data_mode(std::string_view text);
-/// The distribution of a buffer under a data mode (normal: its own; exact: small integers; address:
-/// index-coded).
+/// The distribution of a buffer under a data mode.
+/// UsageError for digits where the buffer's reduction axis cannot carry the code.
 InputSpec input_for(DataMode mode, const BufferSpec& buffer);
+/// Why these inputs cannot be drawn in this mode (digits needs a buffer with a reduction axis);
+/// empty: they can.
+std::string why_not(DataMode mode, const std::vector<BufferSpec>& buffers);
 
 /// Race checking on the simulator.
 enum class RaceMode : std::uint8_t { off, lenient, strict };
@@ -195,6 +230,16 @@ struct FailedTrial {
   std::uint64_t bad_elements = 0;
   bool raced = false;
   std::vector<std::uint32_t> bad_outputs{};
+  bool changed_inputs = false;  ///< an input no longer held what was laid there before the launch
+};
+
+/// An input that the subject wrote to.
+struct ChangedInput {
+  std::string name{};
+  std::uint64_t trials = 0;
+  std::uint64_t elements = 0;       ///< in the first such trial
+  std::int64_t first_element = -1;  ///< likewise
+  friend bool operator==(const ChangedInput&, const ChangedInput&) = default;
 };
 
 /// Result of TrialRequest. Counts are over trials finished; nothing finished is lost when `status`
@@ -209,6 +254,9 @@ struct TrialResult {
   std::vector<RaceReport>
       races{};  ///< merged over trials, deterministic order; count = occurrences
   std::vector<AccessStatistics> accesses{};
+  std::vector<ChangedInput> changed_inputs{};  ///< each counts as a failure
+  /// Trials after which the inputs were compared with what was laid there.
+  std::uint64_t inputs_checked = 0;
   std::vector<FailedTrial> failures{};  ///< the first 1024
   std::vector<Capture> captures{};
   /// Bitwise repeat check: distinct output hashes per input set. 0: not measured.
@@ -227,5 +275,9 @@ struct TrialResult {
   std::uint64_t elapsed_ns = 0;  ///< provenance
   std::uint64_t thread_instructions = 0;
 };
+
+/// Count an input whose bytes after the launch, `now`, are not those `laid` before it.
+void add_changed_input(TrialResult& result, const BufferSpec& input,
+                       std::span<const std::byte> laid, std::span<const std::byte> now);
 
 }  // namespace faultline::core

@@ -17,8 +17,9 @@ std::vector<core::Tensor> make_inputs(const core::TrialPlan& plan, core::DataMod
                                       std::uint64_t input_seed);
 
 struct CaptureExamination {
-  std::vector<core::ProvenanceEvidence> provenance;  ///< by output, destination
-  std::optional<core::ErrorShapeEvidence> shape;     ///< nothing was captured: empty
+  std::vector<core::ProvenanceEvidence> provenance;     ///< by output, destination
+  std::optional<core::ErrorShapeEvidence> shape;        ///< nothing was captured: empty
+  std::vector<core::AlternativeEvidence> alternatives;  ///< of those the plan names, by output
 };
 
 /// Inputs are regenerated and the reference and the hypotheses recomputed once per input set, for

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mutation testing of the detectors: every mutant must be killed, under its required name, by at
+// least one of them, and no clean twin may be blamed by any.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "faultline/core/backend.hpp"
+#include "faultline/core/kill_matrix.hpp"
+#include "faultline/kernels/subject.hpp"
+#include "faultline/stress/campaign.hpp"
+
+namespace faultline::stress {
+
+struct MutantOptions {
+  std::vector<std::string> subjects;  ///< SUBJECT or SUBJECT@VARIANT; empty: all
+  std::uint64_t seed = 1;
+  /// Trials of the tight loop, and of the default campaign (as PlanOptions::trials). 0: 50 and 48
+  /// on the simulator, 2,000 and 500 an arm on a device.
+  std::uint64_t tight_trials = 0, stress_trials = 0;
+  RunOptions run;
+  /// After each row: the rows so far.
+  std::function<void(const core::KillMatrix&)> checkpoint;
+};
+
+/// Rows in the order of the registry: each mutant, and the clean variants that are twins of one or
+/// have no mutant. A detector that cannot run here leaves a note. UsageError for an unknown name.
+core::KillMatrix run_mutants(core::Backend& backend, const kernels::SubjectRegistry& registry,
+                             const MutantOptions& options = {});
+
+/// Passes when every mutant was killed and named right and no clean variant was blamed; otherwise
+/// one finding for each that was not. Rows cut short by a stop make it inconclusive.
+core::Verdict judge_matrix(const core::KillMatrix& matrix, bool interrupted);
+
+}  // namespace faultline::stress

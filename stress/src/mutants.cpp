@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "faultline/stress/mutants.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "faultline/core/errors.hpp"
+#include "faultline/diagnosis/diagnose.hpp"
+#include "faultline/stress/race.hpp"
+#include "faultline/stress/verify.hpp"
+#include "run_arm.hpp"
+
+namespace faultline::stress {
+namespace {
+
+using core::Detector;
+using core::FindingClass;
+
+/// Defects that leave the values right: a warning is all there can be.
+bool is_slow(FindingClass finding) {
+  switch (finding) {
+  case FindingClass::slow_uncoalesced:
+  case FindingClass::slow_lane_folded:
+  case FindingClass::slow_bank_conflicts:
+  case FindingClass::slow_dispatch: return true;
+  default: return false;
+  }
+}
+
+/// A defect that is told as an inconclusive run: where it stands alone it is the whole verdict.
+bool is_inconclusive_class(FindingClass finding) {
+  return finding == FindingClass::contract || finding == FindingClass::vacuous ||
+         finding == FindingClass::bound_vacuous || finding == FindingClass::no_evidence;
+}
+
+void add_trials(core::KillCell& cell, const core::TrialResult& result) {
+  if (cell.trials_to_kill == 0 && result.failed > 0) {
+    const std::uint64_t first =
+        result.failures.empty() ? result.trials : result.failures.front().trial + 1;
+    cell.trials_to_kill = cell.trials + std::min(first, std::max<std::uint64_t>(result.trials, 1));
+  }
+  cell.trials += result.trials;
+  cell.failed += result.failed;
+}
+
+/// What the evidence says of a variant, as one cell.
+core::KillCell judge(Detector detector, const core::Evidence& evidence,
+                     const kernels::Variant& variant) {
+  core::KillCell cell;
+  cell.detector = detector;
+  cell.ran = true;
+  for (const core::ArmEvidence& arm : evidence.arms) add_trials(cell, arm.result);
+  for (const core::ConfigEvidence& config : evidence.configs) add_trials(cell, config.result);
+  const core::Verdict verdict = diagnosis::diagnose(evidence);
+  cell.outcome = verdict.outcome;
+  for (const core::Finding& finding : verdict.findings) {
+    if (finding.severity != core::Severity::note) cell.classes.push_back(finding.finding);
+  }
+  const bool warned = !cell.classes.empty() && (is_slow(cell.classes.front()) ||
+                                                is_inconclusive_class(cell.classes.front()));
+  const bool wants_warning =
+      variant.required_finding &&
+      (is_slow(*variant.required_finding) || is_inconclusive_class(*variant.required_finding));
+  cell.killed = verdict.outcome == core::Outcome::fail || (wants_warning && warned);
+  cell.right = cell.killed && !cell.classes.empty() && variant.required_finding &&
+               cell.classes.front() == *variant.required_finding;
+  if (verdict.outcome == core::Outcome::error) cell.note = verdict.summary;
+  return cell;
+}
+
+core::KillCell not_run(Detector detector, std::string why) {
+  core::KillCell cell;
+  cell.detector = detector;
+  cell.note = std::move(why);
+  return cell;
+}
+
+class MatrixRun {
+ public:
+  MatrixRun(core::Backend& backend, const kernels::SubjectRegistry& registry,
+            const MutantOptions& options)
+      : backend_(backend), registry_(registry), options_(options) {
+    quiet_ = options.run;
+    quiet_.progress = nullptr;  // the matrix counts rows, not trials
+    quiet_.checkpoint = nullptr;
+  }
+
+  core::KillMatrix run() {
+    std::vector<std::pair<const kernels::Subject*, const kernels::Variant*>> rows = chosen();
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (detail::stopped(options_.run)) break;
+      const auto& [subject, variant] = rows[i];
+      if (options_.run.progress) {
+        options_.run.progress({subject->name + "@" + variant->name, i, rows.size(),
+                               matrix_.mutants() - matrix_.named_right()});
+      }
+      core::KillRow row = run_row(*subject, *variant);
+      if (detail::stopped(options_.run)) break;  // a row that was cut short says nothing
+      matrix_.rows.push_back(std::move(row));
+      if (options_.checkpoint) options_.checkpoint(matrix_);
+    }
+    return std::move(matrix_);
+  }
+
+ private:
+  std::vector<std::pair<const kernels::Subject*, const kernels::Variant*>> chosen() const {
+    std::vector<std::pair<const kernels::Subject*, const kernels::Variant*>> rows;
+    std::set<std::string> wanted(options_.subjects.begin(), options_.subjects.end());
+    for (const std::string& name : options_.subjects) {
+      const std::size_t at = name.find('@');
+      const kernels::Subject& subject = registry_.get(name.substr(0, at));
+      if (at != std::string::npos && !subject.find_variant(name.substr(at + 1))) {
+        throw core::UsageError(fmt::format("{} has no variant '{}': `faultline list {}` names them",
+                                           subject.name, name.substr(at + 1), subject.name));
+      }
+    }
+    for (const auto& subject : registry_.all()) {
+      for (const kernels::Variant& variant : subject->variants) {
+        const bool named = wanted.empty() || wanted.contains(subject->name) ||
+                           wanted.contains(subject->name + "@" + variant.name);
+        if (named) rows.emplace_back(subject.get(), &variant);
+      }
+    }
+    return rows;
+  }
+
+  core::KillRow run_row(const kernels::Subject& subject, const kernels::Variant& variant) {
+    core::KillRow row;
+    row.subject = subject.name;
+    row.variant = variant.name;
+    row.clean_twin = variant.clean_twin;
+    row.is_mutant = variant.is_mutant;
+    row.required = variant.required_finding;
+    const kernels::ResolvedTrial trial = resolve_where_it_shows(subject, variant);
+    row.problem = trial.problem.values.line();
+    row.config = trial.config.line();
+    row.cells.push_back(timed(Detector::tight_loop, [&] { return tight_loop(trial, variant); }));
+    row.cells.push_back(timed(Detector::verify, [&] { return verify(subject, variant, trial); }));
+    row.cells.push_back(timed(Detector::stress, [&] { return stress(trial, variant); }));
+    row.cells.push_back(
+        timed(Detector::happens_before, [&] { return happens_before(trial, variant); }));
+    for (const core::KillCell& cell : row.cells) {
+      row.killed = row.killed || cell.killed;
+      row.right = row.right || cell.right;
+    }
+    if (!variant.is_mutant) {
+      row.right = std::all_of(row.cells.begin(), row.cells.end(), [](const core::KillCell& cell) {
+        return !cell.ran || (cell.outcome == core::Outcome::pass && cell.classes.empty());
+      });
+    }
+    return row;
+  }
+
+  /// At the problem and config that a mutant names; a clean variant at those of its first mutant.
+  kernels::ResolvedTrial resolve_where_it_shows(const kernels::Subject& subject,
+                                                const kernels::Variant& variant) const {
+    const kernels::Variant* shows = &variant;
+    if (!variant.is_mutant) {
+      for (const kernels::Variant& other : subject.variants) {
+        if (other.clean_twin != variant.name) continue;
+        shows = &other;
+        break;
+      }
+    }
+    std::vector<core::Assignment::Value> problem, config;
+    for (const core::Assignment::Value& value : shows->shows_at) {
+      (subject.problem_domain.find(value.first) ? problem : config).push_back(value);
+    }
+    return kernels::resolve(registry_, subject.name + "@" + variant.name, problem, config);
+  }
+
+  template <class Work>
+  core::KillCell timed(Detector detector, Work work) const {
+    if (detail::stopped(options_.run)) return not_run(detector, "stopped");
+    const auto begin = std::chrono::steady_clock::now();
+    core::KillCell cell;
+    try {
+      cell = work();
+    } catch (const core::Error& error) {
+      cell = not_run(detector, error.what());
+    }
+    cell.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return cell;
+  }
+
+  bool on_simulator() const { return backend_.info().is_model; }
+
+  core::KillCell tight_loop(const kernels::ResolvedTrial& trial,
+                            const kernels::Variant& variant) const {
+    PlannedArm arm;
+    arm.perturbation.name = "none";
+    arm.perturbation.policy = core::SchedulePolicy::round_robin;
+    arm.perturbation.lateness = core::CopyLateness::eager;
+    arm.trials = options_.tight_trials > 0 ? options_.tight_trials : on_simulator() ? 50 : 2000;
+    CampaignPlan plan;
+    plan.arms = {arm};
+    plan.seed = options_.seed;
+    plan.race = core::RaceMode::off;
+    return judge(Detector::tight_loop, run_campaign(backend_, trial, plan, quiet_), variant);
+  }
+
+  /// The problem where it shows, over all configs; where that names nothing right, the subject's
+  /// own list of problems.
+  core::KillCell verify(const kernels::Subject& subject, const kernels::Variant& variant,
+                        const kernels::ResolvedTrial& trial) const {
+    VerifyOptions verify;
+    verify.seed = options_.seed;
+    verify.race = core::RaceMode::off;
+    verify.run = quiet_;
+    core::KillCell cell = judge(
+        Detector::verify, run_verify(backend_, subject, variant, {trial.problem}, verify), variant);
+    if (!variant.is_mutant || cell.right || !needs_several_problems(*variant.required_finding)) {
+      return cell;
+    }
+    return judge(Detector::verify,
+                 run_verify(backend_, subject, variant, subject.verify_problems(true), verify),
+                 variant);
+  }
+
+  /// Classes that one problem alone may not show.
+  static bool needs_several_problems(FindingClass finding) {
+    return finding == FindingClass::tail || finding == FindingClass::accumulation ||
+           finding == FindingClass::special_values || finding == FindingClass::systematic_offset ||
+           finding == FindingClass::config;
+  }
+
+  core::KillCell stress(const kernels::ResolvedTrial& trial,
+                        const kernels::Variant& variant) const {
+    PlanOptions options;
+    options.trials = options_.stress_trials > 0 ? options_.stress_trials
+                     : on_simulator()           ? 48
+                                                : 500;
+    options.seed = options_.seed;
+    options.race = core::RaceMode::off;
+    const CampaignPlan plan = default_plan(backend_.info(), trial.plan, options);
+    return judge(Detector::stress, run_campaign(backend_, trial, plan, quiet_), variant);
+  }
+
+  core::KillCell happens_before(const kernels::ResolvedTrial& trial,
+                                const kernels::Variant& variant) const {
+    if (!on_simulator()) return not_run(Detector::happens_before, "needs the simulator");
+    RaceOptions race;
+    race.seed = options_.seed;
+    race.run = quiet_;
+    return judge(Detector::happens_before, run_race(backend_, trial, race), variant);
+  }
+
+  core::Backend& backend_;
+  const kernels::SubjectRegistry& registry_;
+  const MutantOptions& options_;
+  RunOptions quiet_;
+  core::KillMatrix matrix_;
+};
+
+std::string names_of(const core::KillRow& row) {
+  std::vector<std::string> said;
+  for (const core::KillCell& cell : row.cells) {
+    if (!cell.ran || cell.classes.empty()) continue;
+    std::vector<std::string_view> names;
+    for (const FindingClass finding : cell.classes) names.push_back(core::name_of(finding));
+    said.push_back(fmt::format("{}: {}", core::name_of(cell.detector), fmt::join(names, ", ")));
+  }
+  return said.empty() ? "no detector said anything" : fmt::format("{}", fmt::join(said, "; "));
+}
+
+}  // namespace
+
+core::KillMatrix run_mutants(core::Backend& backend, const kernels::SubjectRegistry& registry,
+                             const MutantOptions& options) {
+  return MatrixRun(backend, registry, options).run();
+}
+
+core::Verdict judge_matrix(const core::KillMatrix& matrix, bool interrupted) {
+  core::Verdict verdict;
+  for (const core::KillRow& row : matrix.rows) {
+    if (row.right) continue;
+    core::Finding finding;
+    finding.severity = core::Severity::error;
+    const std::string name = row.subject + "@" + row.variant;
+    if (!row.is_mutant) {
+      finding.headline = fmt::format("false alarm: the clean {} is blamed", name);
+    } else if (!row.killed) {
+      finding.finding = FindingClass::vacuous;
+      finding.headline = fmt::format("{} survives: no detector saw it", name);
+    } else {
+      finding.headline = fmt::format("{} was killed under a wrong name; it must be {}", name,
+                                     core::name_of(*row.required));
+    }
+    finding.evidence = {names_of(row), fmt::format("at {} [{}]", row.problem, row.config)};
+    verdict.findings.push_back(std::move(finding));
+  }
+  const std::string text = fmt::format(
+      "{} of {} mutants killed, {} under the right name; {} of {} clean variants blamed",
+      matrix.killed(), matrix.mutants(), matrix.named_right(), matrix.false_alarms(),
+      matrix.clean_variants());
+  if (!verdict.findings.empty()) {
+    verdict.outcome = core::Outcome::fail;
+    verdict.summary = fmt::format("fail: {}", text);
+  } else if (interrupted || matrix.rows.empty()) {
+    verdict.outcome = core::Outcome::inconclusive;
+    verdict.summary = fmt::format("inconclusive: {}; {}", text,
+                                  interrupted ? "interrupted before the last row" : "nothing ran");
+  } else {
+    verdict.outcome = core::Outcome::pass;
+    verdict.summary = fmt::format("pass: {}", text);
+  }
+  return verdict;
+}
+
+}  // namespace faultline::stress
