@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "config_onset.hpp"
 #include "divergence.hpp"
 #include "facts.hpp"
 #include "rules/rule.hpp"
@@ -26,7 +27,8 @@ constexpr double kConvincing = 0.5;
 
 bool makes_inconclusive(FindingClass finding) {
   return finding == FindingClass::no_evidence || finding == FindingClass::vacuous ||
-         finding == FindingClass::bound_vacuous || finding == FindingClass::timing_contaminated;
+         finding == FindingClass::contract || finding == FindingClass::bound_vacuous ||
+         finding == FindingClass::timing_contaminated;
 }
 
 bool is_failure(const Finding& finding) {
@@ -40,9 +42,55 @@ bool contains(const std::vector<Finding>& findings, FindingClass wanted) {
   });
 }
 
+bool is_race(const Finding& finding) {
+  return finding.finding == FindingClass::race_shared ||
+         finding.finding == FindingClass::race_async ||
+         finding.finding == FindingClass::race_grid || finding.finding == FindingClass::race_stream;
+}
+
+/// Below what convinces: named as what comes second, no more.
+constexpr double kOutranked = kConvincing - 0.05;
+
+/// The decision order of docs/verdicts.md, where the fit alone would decide otherwise.
+///
+/// Repeats come first: what differs between runs on equal inputs and poison is not decided by a
+/// config, a size or a precision, however well these divide the few cells of a sweep.
+///
+/// A value class comes before config where it names what the settings only turn up: most wrong
+/// values overflow, or their errors are of the size of rounding errors, and the configs that pass
+/// have a smaller value of the same setting.
+void put_in_order(const Facts& facts, std::vector<Finding>& explanations) {
+  if (!timing_dependence(facts).empty()) {
+    for (Finding& finding : explanations) {
+      if (is_race(finding) || finding.finding == FindingClass::uninitialised) continue;
+      finding.confidence = std::min(finding.confidence, kOutranked);
+    }
+    return;
+  }
+  const auto config = std::find_if(explanations.begin(), explanations.end(), [](const Finding& f) {
+    return f.finding == FindingClass::config;
+  });
+  const std::optional<ConfigOnset> onset = config_onset(facts);
+  if (config == explanations.end() || !onset) return;
+  for (Finding& finding : explanations) {
+    const bool of_values = finding.finding == FindingClass::special_values ||
+                           finding.finding == FindingClass::accumulation;
+    if (!of_values || finding.confidence < kConvincing) continue;
+    config->confidence = std::min(config->confidence, kOutranked);
+    finding.evidence.push_back(
+        fmt::format("it depends on the config: wrong from {}={} on, right up to {}={}",
+                    onset->setting, onset->least_failing, onset->setting, onset->largest_passing));
+    finding.runner_up = FindingClass::config;
+    finding.runner_up_reason =
+        fmt::format("{} only sets how far it goes: the wrong values themselves say what goes wrong",
+                    onset->setting);
+  }
+}
+
 /// The best explanation of the wrong values, its runner-up filled in from the next best.
 void add_explanation(const Facts& facts, std::vector<Finding> explanations,
                      std::vector<Finding>& findings) {
+  put_in_order(facts, explanations);
   std::stable_sort(explanations.begin(), explanations.end(),
                    [](const Finding& a, const Finding& b) { return a.confidence > b.confidence; });
   Finding* best = explanations.empty() ? nullptr : &explanations.front();
@@ -54,6 +102,7 @@ void add_explanation(const Facts& facts, std::vector<Finding> explanations,
   }
   if (!facts.any_wrong()) return;
   if (facts.only_without_reference()) return;
+  if (!facts.evidence.contract_violations.empty()) return;  // nothing to hold against the kernel
   const std::string divergence = first_divergence(facts);
   const auto add = [&](Finding finding) {
     if (!divergence.empty()) finding.evidence.insert(finding.evidence.begin(), divergence);
@@ -151,7 +200,8 @@ core::Verdict diagnose(const core::Evidence& evidence) {
   // Whatever the rules say: a failed trial is a failure.
   const bool explained =
       std::any_of(verdict.findings.begin(), verdict.findings.end(), is_failure) ||
-      (facts.only_without_reference() && contains(verdict.findings, FindingClass::bound_vacuous));
+      (facts.only_without_reference() && contains(verdict.findings, FindingClass::bound_vacuous)) ||
+      contains(verdict.findings, FindingClass::contract);
   if (facts.failed > 0 && !explained) verdict.findings.push_back(unknown_finding(facts, nullptr));
   rank(verdict.findings);
 
@@ -189,10 +239,20 @@ core::Verdict diagnose(const core::Evidence& evidence) {
         fmt::format("inconclusive: interrupted before the plan was done; {}", clean_summary(facts));
   } else {
     verdict.outcome = Outcome::pass;
-    verdict.summary = fmt::format("pass: {}", clean_summary(facts));
+    const std::string races = classes_text(verdict.findings, [](const Finding& f) {
+      return is_race(f) && f.severity == Severity::note;
+    });
+    verdict.summary =
+        races.empty()
+            ? fmt::format("pass: {}", clean_summary(facts))
+            : fmt::format("pass with a note ({}, which strict mode reports as an error): {}", races,
+                          clean_summary(facts));
     const std::string warnings = classes_text(
         verdict.findings, [](const Finding& f) { return f.severity == Severity::warning; });
     if (!warnings.empty()) verdict.summary += fmt::format("; warnings: {}", warnings);
+    const std::string notes = classes_text(
+        verdict.findings, [](const Finding& f) { return f.severity == Severity::note; });
+    if (!notes.empty()) verdict.summary += fmt::format("; notes: {}", notes);
   }
   return verdict;
 }

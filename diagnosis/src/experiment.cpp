@@ -77,6 +77,13 @@ std::optional<Experiment> next_experiment(const core::Evidence& evidence) {
                     "and the timing";
       return next;
     }
+    if (!facts.configs.empty() && facts.arms.empty() && !facts.only_without_reference()) {
+      next.kind = Experiment::Kind::repeat_fixed_inputs;
+      next.trials = 18;
+      next.reason = "every trial had new inputs: repeating one that failed decides between the data "
+                    "and the timing";
+      return next;
+    }
     if (!timing_dependence(facts).empty()) {
       if (evidence.backend_is_model) return std::nullopt;
       next.kind = Experiment::Kind::race_check;

@@ -14,6 +14,8 @@
 namespace faultline::diagnosis {
 namespace {
 
+constexpr std::uint64_t kPoisons = 3;  // core::poison_word rotates through three
+
 auto arm_key(const core::ArmEvidence& arm) {
   const core::TrialResult& r = arm.result;
   return std::tuple(core::to_text(arm.perturbation), r.trials, r.failed, r.first_failed_trial);
@@ -120,12 +122,11 @@ double Facts::poison_share() const {
 }
 
 PoisonPattern poison_pattern(const core::TrialResult& result) {
-  constexpr std::uint64_t kPoisons = 3;  // core::poison_word rotates through three
-  if (result.failed == 0 || result.failures.size() != result.failed ||
-      result.trials < 2 * kPoisons) {
+  if (result.failed == 0 || result.failures.size() != result.failed || result.trials < kPoisons) {
     return PoisonPattern::unknown;
   }
-  if (result.failed == result.trials) return PoisonPattern::every_trial;
+  if (result.failed == result.trials) return PoisonPattern::every_trial;  // so under every poison
+  if (result.trials < 2 * kPoisons) return PoisonPattern::unknown;
   std::array<std::uint64_t, kPoisons> failures{};
   for (const core::FailedTrial& failure : result.failures) ++failures[failure.trial % kPoisons];
   for (std::uint64_t n : failures) {
@@ -187,6 +188,14 @@ std::vector<std::string> timing_dependence(const Facts& facts) {
         count(strongest->failed_there_only), strongest->log_e / std::log(10.0), facts.arms.size()));
   }
 
+  // Where the order of a sum is left open, other bits on equal inputs are no sign of a race.
+  if (!facts.evidence.declared_deterministic) return sentences;
+  const auto& repeat = facts.evidence.repeat;
+  if (repeat && facts.any_wrong() && repeat->distinct > kPoisons) {
+    sentences.push_back(fmt::format(
+        "{} on the same inputs gave {}, and the outputs held only {} patterns before",
+        plural(repeat->repeats, "run"), plural(repeat->distinct, "different output"), kPoisons));
+  }
   const auto& shape = facts.evidence.error_shape;
   if (shape && shape->same_poison_differing > 0) {
     sentences.push_back(fmt::format(
