@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 #include "backend_choice.hpp"
 #include "faultline/core/errors.hpp"
@@ -14,26 +13,15 @@
 namespace faultline::app {
 namespace {
 
-// Keep only the arms that --plan names.
-void select_arms(stress::CampaignPlan& plan, const std::string& names) {
-  if (names.empty()) return;
-  std::set<std::string> wanted;
+// The arms that --plan names.
+std::vector<std::string> arm_names(const std::string& names) {
+  std::vector<std::string> wanted;
   for (size_t begin = 0; begin <= names.size();) {
     const size_t end = std::min(names.find(',', begin), names.size());
-    if (end > begin) wanted.insert(names.substr(begin, end - begin));
+    if (end > begin) wanted.push_back(names.substr(begin, end - begin));
     begin = end + 1;
   }
-  std::string known;
-  std::vector<stress::PlannedArm> kept;
-  for (const auto& arm : plan.arms) {
-    known += (known.empty() ? "" : ", ") + arm.perturbation.name;
-    if (wanted.erase(arm.perturbation.name) > 0) kept.push_back(arm);
-  }
-  if (!wanted.empty() || kept.empty()) {
-    throw core::UsageError(fmt::format("--plan: no arm '{}' here; the arms are {}",
-                                       wanted.empty() ? names : *wanted.begin(), known));
-  }
-  plan.arms = std::move(kept);
+  return wanted;
 }
 
 }  // namespace
@@ -52,8 +40,8 @@ int stress_command(const Context& context) {
                                                    {.trials = options.trials,
                                                     .seed = options.seed,
                                                     .data = options.data_mode(),
-                                                    .race = race_mode(options)});
-  select_arms(plan, options.plan);
+                                                    .race = race_mode(options),
+                                                    .arms = arm_names(options.plan)});
   run.record().analysis_plan = stress::to_text(plan);
   if (options.verbosity > 0) fmt::print(stderr, "{}\n", run.record().analysis_plan);
 

@@ -2,12 +2,14 @@
 #include "faultline/stress/campaign.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include <fmt/format.h>
 
 #include "faultline/diagnosis/experiment.hpp"
 #include "faultline/stress/statistics.hpp"
+#include "pause.hpp"
 #include "run_arm.hpp"
 
 namespace faultline::stress {
@@ -32,32 +34,23 @@ class Campaign {
         options_(options),
         total_(plan.total_trials()) {}
 
-  void run_block(Arm& arm, std::uint64_t count) {
-    if (count == 0 || arm.broken || detail::stopped(options_)) return;
-    core::TrialRequest request = request_for(arm);
-    request.first_trial = arm.started;
-    request.count = count;
-    const std::uint64_t done_before = done_, failed_before = failed_;
-    if (options_.progress) {
-      request.progress = [&](std::uint64_t done, std::uint64_t failed) {
-        options_.progress(
-            {arm.planned.perturbation.name, done_before + done, total_, failed_before + failed});
-      };
-      options_.progress({arm.planned.perturbation.name, done_, total_, failed_});
-    }
-    core::TrialResult block = detail::run_safely(backend_, trial_, request);
-    arm.started += count;
-    done_ += block.trials;
-    failed_ += block.failed;
-    // A broken or skipped arm gives the same again: its other blocks would tell nothing.
-    arm.broken = block.skipped || block.status == core::ExecutionStatus::error ||
-                 block.status == core::ExecutionStatus::unsupported;
-    if (arm.any_block) {
-      detail::add_block(arm.result, block, arm.planned.perturbation.fresh_inputs,
-                        options_.capture_limit);
-    } else {
-      arm.result = std::move(block);
-      arm.any_block = true;
+  /// Run `count` trials more of the arm, in pieces between which `checkpoint` is called.
+  void run_block(Arm& arm, std::uint64_t count, const std::function<void()>& checkpoint) {
+    const std::uint64_t end = arm.started + count;
+    double piece_s = options_.checkpoint_every_s;
+    int without_a_trial = 0;
+    while (arm.started < end && !arm.broken && !detail::stopped(options_)) {
+      // A backend that never gets to a trial in time is asked without a limit.
+      constexpr int kPatience = 3;
+      const bool limited = checkpoint && without_a_trial < kPatience;
+      const std::uint64_t before = arm.started;
+      const double set_up_s = run_piece(arm, end - arm.started, limited ? piece_s : 0.0);
+      if (!limited && arm.started < end) break;  // stopped, or broken
+      without_a_trial = arm.started == before ? without_a_trial + 1 : 0;
+      // Each piece prepares anew: that must not take most of the time.
+      piece_s = std::max(
+          {options_.checkpoint_every_s, 4.0 * set_up_s, without_a_trial > 0 ? 2.0 * piece_s : 0.0});
+      if (arm.started < end && checkpoint) checkpoint();
     }
   }
 
@@ -76,6 +69,45 @@ class Campaign {
   void extend_total(std::uint64_t trials) { total_ += trials; }
 
  private:
+  /// Up to `count` trials, fewer when `limit_s` (0: none) runs out or the run is stopped. Returns
+  /// the seconds until the first trial was done.
+  double run_piece(Arm& arm, std::uint64_t count, double limit_s) {
+    core::TrialRequest request = request_for(arm);
+    request.first_trial = arm.started;
+    request.count = count;
+    const detail::Pause pause(options_.stop, limit_s);
+    if (limit_s > 0.0) request.stop = pause.flag();
+    const std::uint64_t done_before = done_, failed_before = failed_;
+    double first_s = -1.0;
+    request.progress = [&](std::uint64_t done, std::uint64_t failed) {
+      if (first_s < 0.0 && done > 0) first_s = pause.seconds();
+      if (!options_.progress) return;
+      options_.progress(
+          {arm.planned.perturbation.name, done_before + done, total_, failed_before + failed});
+    };
+    if (options_.progress) {
+      options_.progress({arm.planned.perturbation.name, done_, total_, failed_});
+    }
+    core::TrialResult block = detail::run_safely(backend_, trial_, request);
+    // After a hang the rest of the block would hang, too.
+    const bool paused = pause.raised() && block.status != core::ExecutionStatus::timeout;
+    arm.started += paused ? std::min(block.trials, count) : count;
+    done_ += block.trials;
+    failed_ += block.failed;
+    // A broken or skipped arm gives the same again: its other blocks would tell nothing.
+    arm.broken = block.skipped || block.status == core::ExecutionStatus::error ||
+                 block.status == core::ExecutionStatus::unsupported ||
+                 block.status == core::ExecutionStatus::out_of_time;
+    if (arm.any_block) {
+      detail::add_block(arm.result, block, arm.planned.perturbation.fresh_inputs,
+                        options_.capture_limit);
+    } else {
+      arm.result = std::move(block);
+      arm.any_block = true;
+    }
+    return first_s < 0.0 ? pause.seconds() : first_s;
+  }
+
   core::Backend& backend_;
   const core::TrialPlan& trial_;
   const CampaignPlan& plan_;
@@ -142,25 +174,33 @@ bool runs_as_arm(diagnosis::Experiment::Kind kind) {
 
 core::Evidence run_campaign(core::Backend& backend, const kernels::ResolvedTrial& trial,
                             const CampaignPlan& plan, const RunOptions& options) {
+  detail::require_data_mode(plan.data, trial.plan);
   core::Evidence evidence = detail::start_evidence(backend.info(), trial.plan, "stress");
-  if (trial.variant) evidence.hypothesis = trial.variant->hypothesis;
+  if (trial.variant) {
+    evidence.hypothesis = trial.variant->hypothesis;
+    evidence.declared_weakness =
+        trial.variant->declared_weakness(trial.problem.values, trial.config);
+  }
   // Every arm and round with fixed inputs needs the same reference.
   const core::TrialPlan trial_plan = core::with_kept_reference(trial.plan);
   Campaign campaign(backend, trial_plan, plan, options);
   std::vector<Arm> arms;
   for (const PlannedArm& planned : plan.arms) arms.push_back({.planned = planned, .result = {}});
 
+  const auto give_checkpoint = [&] {
+    core::Evidence so_far = evidence;
+    for (const Arm& arm : arms) add_arm(so_far, campaign, trial_plan, arm);
+    so_far.interrupted = true;
+    options.checkpoint(so_far);
+  };
+  const std::function<void()> checkpoint =
+      options.checkpoint ? std::function<void()>(give_checkpoint) : nullptr;
   const std::uint32_t rounds = std::max<std::uint32_t>(plan.rounds, 1);
   for (std::uint32_t round = 0; round < rounds; ++round) {
     for (Arm& arm : arms) {
       const std::uint64_t end = arm.planned.trials * (round + 1) / rounds;
-      campaign.run_block(arm, end - arm.started);
-      if (options.checkpoint) {
-        core::Evidence so_far = evidence;
-        for (const Arm& finished : arms) add_arm(so_far, campaign, trial_plan, finished);
-        so_far.interrupted = true;
-        options.checkpoint(so_far);
-      }
+      if (end > arm.started) campaign.run_block(arm, end - arm.started, checkpoint);
+      if (checkpoint) checkpoint();
     }
   }
   for (const Arm& arm : arms) add_arm(evidence, campaign, trial_plan, arm);
@@ -171,7 +211,7 @@ core::Evidence run_campaign(core::Backend& backend, const kernels::ResolvedTrial
     if (!next || !runs_as_arm(next->kind)) break;
     Arm arm{.planned = {next->perturbation, next->trials, next->reason}, .result = {}};
     campaign.extend_total(next->trials);
-    campaign.run_block(arm, next->trials);
+    campaign.run_block(arm, next->trials, nullptr);
     if (!arm.any_block) break;
     if (arm.result.note.empty()) arm.result.note = next->reason;
     add_arm(evidence, campaign, trial_plan, arm);

@@ -5,6 +5,9 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "faultline/core/errors.hpp"
 
 namespace faultline::stress {
 namespace {
@@ -102,7 +105,32 @@ void add_device_arms(DeviceArms arms) {
            "control: the module is loaded anew for every trial");
 }
 
-void add_simulator_arms(CampaignPlan& campaign, std::uint64_t total) {
+bool wanted(const std::vector<std::string>& names, const std::string& name) {
+  return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
+}
+
+/// The names of all arms, those that were left out too, must cover `names`.
+void check_names(const std::vector<std::string>& names, const std::vector<PlannedArm>& arms,
+                 const std::vector<std::string>& left_out) {
+  for (const std::string& name : names) {
+    const bool known = std::any_of(arms.begin(), arms.end(), [&](const PlannedArm& arm) {
+      return arm.perturbation.name == name;
+    });
+    if (known) continue;
+    for (const std::string& reason : left_out) {
+      if (reason.rfind(name + ":", 0) == 0) {
+        throw core::UsageError(fmt::format("--plan: an arm that cannot run here: {}", reason));
+      }
+    }
+    std::vector<std::string> all;
+    for (const PlannedArm& arm : arms) all.push_back(arm.perturbation.name);
+    throw core::UsageError(
+        fmt::format("--plan: no arm '{}' here; the arms are {}", name, fmt::join(all, ", ")));
+  }
+}
+
+void add_simulator_arms(CampaignPlan& campaign, std::uint64_t total,
+                        const std::vector<std::string>& names) {
   using core::CopyLateness;
   using core::SchedulePolicy;
   std::vector<PlannedArm> arms;
@@ -122,6 +150,8 @@ void add_simulator_arms(CampaignPlan& campaign, std::uint64_t total) {
       arms.push_back(std::move(arm));
     }
   }
+  check_names(names, arms, {});
+  std::erase_if(arms, [&](const PlannedArm& arm) { return !wanted(names, arm.perturbation.name); });
   for (std::size_t i = 0; i < arms.size(); ++i) {
     arms[i].trials = total / arms.size() + (i < total % arms.size() ? 1 : 0);
     if (arms[i].trials > 0) {
@@ -147,7 +177,7 @@ CampaignPlan default_plan(const core::BackendInfo& backend, const core::TrialPla
   campaign.data = options.data;
   campaign.race = backend.is_model ? options.race : core::RaceMode::off;
   if (backend.is_model) {
-    add_simulator_arms(campaign, options.trials == 0 ? 2000 : options.trials);
+    add_simulator_arms(campaign, options.trials == 0 ? 2000 : options.trials, options.arms);
     return campaign;
   }
   const std::uint64_t trials = options.trials == 0 ? 1000 : options.trials;
@@ -155,6 +185,10 @@ CampaignPlan default_plan(const core::BackendInfo& backend, const core::TrialPla
                                   [](const core::BufferSpec& b) { return b.pooled; });
   add_device_arms(
       {.campaign = campaign, .trials = trials, .pooled = pooled, .batching = plan.max_batch > 1});
+  check_names(options.arms, campaign.arms, campaign.left_out);
+  std::erase_if(campaign.arms, [&](const PlannedArm& arm) {
+    return !wanted(options.arms, arm.perturbation.name);
+  });
   campaign.rounds = trials >= 400 ? 4 : 1;
   return campaign;
 }

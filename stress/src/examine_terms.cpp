@@ -40,7 +40,12 @@ void match_by_name(std::vector<ExaminedTrial>& trials) {
   };
   for (const ExaminedTrial& trial : trials) {
     for (const core::ErrorHypothesis& h : trial.hypotheses) {
-      if (find(all, h.name) == all.end()) all.push_back({h.name, h.terms, h.kind, {}});
+      const auto known = find(all, h.name);
+      if (known == all.end()) {
+        all.push_back({h.name, h.terms, h.kind, {}, h.left_out});
+      } else if (h.left_out.empty()) {
+        known->left_out.clear();  // evaluated at least once
+      }
     }
   }
   for (ExaminedTrial& trial : trials) {

@@ -35,6 +35,7 @@ core::Evidence run_race(core::Backend& backend, const kernels::ResolvedTrial& tr
                     "simulator, or `faultline stress` to look for wrong values on the device",
                     backend.info().device));
   }
+  detail::require_data_mode(options.data, trial.plan);
   core::Evidence evidence = detail::start_evidence(backend.info(), trial.plan, "race");
   std::uint64_t done = 0, failed = 0;
   for (std::uint64_t i = 0; i < kRaceSchedules && !detail::stopped(options.run); ++i) {

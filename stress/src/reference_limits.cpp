@@ -2,13 +2,14 @@
 #include "reference_limits.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <set>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "faultline/core/acceptance.hpp"
+#include "faultline/core/visibility.hpp"
 #include "faultline/stress/captures.hpp"
 
 namespace faultline::stress::detail {
@@ -16,18 +17,19 @@ namespace {
 
 using core::ReferenceNote;
 
-bool accepts_zeros(core::Dtype dtype, const core::ReferenceTensor& reference) {
-  const std::uint64_t zero = core::encode(dtype, 0.0);
-  const std::uint64_t poison = core::poison_bits(dtype, core::poison_word(0));
+/// Root mean square of the bounds over that of the values; of the elements with a usable bound.
+double relative_bound(const core::ReferenceTensor& reference) {
+  double bounds = 0.0, values = 0.0;
   for (std::size_t i = 0; i < reference.expected.size(); ++i) {
-    if (core::is_failure(
-            core::check_element(dtype, zero, reference.expected[i], reference.bound[i], poison)
-                .kind)) {
-      return false;
-    }
+    const double expected = reference.expected[i], bound = reference.bound[i];
+    if (!std::isfinite(expected) || !std::isfinite(bound) || bound < 0.0) continue;
+    bounds += bound * bound;
+    values += expected * expected;
   }
-  return true;
+  return values > 0.0 ? std::sqrt(bounds / values) : 0.0;
 }
+/// Seven times the 5 % that the root mean square of the errors alone may be (docs/tolerances.md).
+constexpr double kWide = 0.35;
 
 /// Zeros are the right answer there, and the answer of a kernel that computes nothing.
 bool is_zero(const core::ReferenceTensor& reference) {
@@ -52,17 +54,41 @@ std::vector<ReferenceNote> zero_outputs(const core::TrialPlan& plan,
   return notes;
 }
 
-std::vector<ReferenceNote> blind_outputs(const core::TrialPlan& plan,
-                                         const std::vector<core::ReferenceTensor>& references) {
+/// Outputs of which all zeros, or the reference moved by one element, would be accepted, and those
+/// whose bound is wide next to their values.
+std::vector<ReferenceNote> weak_outputs(const core::TrialPlan& plan,
+                                        const std::vector<core::ReferenceTensor>& references) {
   std::vector<ReferenceNote> notes;
   const std::vector<std::uint32_t> outputs = plan.output_indices();
   for (std::size_t o = 0; o < outputs.size(); ++o) {
     const core::BufferSpec& spec = plan.buffers[outputs[o]];
-    if (!references[o].expected.empty() && !is_zero(references[o]) &&
-        accepts_zeros(spec.dtype, references[o])) {
+    const std::vector<double>& expected = references[o].expected;
+    if (expected.empty() || is_zero(references[o])) continue;
+    const core::NullOutput zeros =
+        core::compare_null_output(spec.dtype, references[o], [](std::size_t) { return 0.0; });
+    const core::NullOutput moved =
+        core::compare_null_output(spec.dtype, references[o], [&](std::size_t i) {
+          return expected[(i + 1) % expected.size()];
+        });
+    const auto add = [&](const core::NullOutput& null, const std::string& what) {
+      const std::string seen = null.rejected > 0 ? fmt::format(", but for {:.2g} % of its elements",
+                                                               100.0 * null.share())
+                                                 : "";
       notes.push_back({.output = spec.name,
                        .kind = ReferenceNote::Kind::blind,
-                       .text = fmt::format("an all-zero {} would be accepted", spec.name)});
+                       .text = fmt::format("{} would be accepted{}", what, seen)});
+    };
+    if (zeros.wrong > 0 && !zeros.seen()) {
+      add(zeros, "an all-zero " + spec.name);
+    } else if (moved.wrong > 0 && !moved.seen()) {
+      add(moved, spec.name + " moved by one element");
+    }
+    const double wide = relative_bound(references[o]);
+    if (wide > kWide) {
+      notes.push_back({.output = spec.name,
+                       .kind = ReferenceNote::Kind::wide,
+                       .text = fmt::format("the bound of {} is {:.2g} % of its size", spec.name,
+                                           100.0 * wide)});
     }
   }
   return notes;
@@ -73,7 +99,7 @@ std::vector<ReferenceNote> notes_of(const core::TrialPlan& plan, core::DataMode 
   const std::vector<core::Tensor> inputs = make_inputs(plan, data, input_seed);
   const std::vector<core::ReferenceTensor> references = plan.reference(inputs);
   std::vector<ReferenceNote> notes =
-      plan.reference_notes ? plan.reference_notes(inputs) : blind_outputs(plan, references);
+      plan.reference_notes ? plan.reference_notes(inputs) : weak_outputs(plan, references);
   std::set<std::string> blind;
   for (const ReferenceNote& note : notes) {
     if (note.kind == ReferenceNote::Kind::blind) blind.insert(note.output);
@@ -89,20 +115,8 @@ std::vector<ReferenceNote> notes_of(const core::TrialPlan& plan, core::DataMode 
   return notes;
 }
 
-}  // namespace
-
-void add_reference_limits(core::Evidence& evidence, const core::TrialPlan& plan,
-                          core::DataMode data, std::uint64_t input_seed, std::int64_t element_limit,
-                          const std::string& problem, const std::string& config) {
-  std::int64_t elements = 0;
-  for (const core::BufferSpec& buffer : plan.buffers) elements += buffer.elements();
-  if (!plan.reference || (!plan.reference_notes && elements > element_limit)) return;
-  std::vector<ReferenceNote> notes;
-  try {
-    notes = notes_of(plan, data, input_seed);
-  } catch (const std::exception& e) {
-    notes = {{.output = "", .kind = ReferenceNote::Kind::unusable, .text = e.what()}};
-  }
+void add_notes(core::Evidence& evidence, std::vector<ReferenceNote> notes,
+               const std::string& problem, const std::string& config) {
   for (ReferenceNote& note : notes) {
     evidence.reference_notes.push_back({.problem = problem,
                                         .config = config,
@@ -110,6 +124,66 @@ void add_reference_limits(core::Evidence& evidence, const core::TrialPlan& plan,
                                         .kind = note.kind,
                                         .text = std::move(note.text)});
   }
+}
+
+}  // namespace
+
+std::int64_t elements_of(const core::TrialPlan& plan) {
+  std::int64_t elements = 0;
+  for (const core::BufferSpec& buffer : plan.buffers) {
+    if (!buffer.sparse) elements += buffer.elements();
+  }
+  return elements;
+}
+
+std::string not_examined_text(const std::string& what, const core::TrialPlan& plan,
+                              std::int64_t element_limit) {
+  return fmt::format("{}: {} has {} elements, and beyond {} this is left out", what,
+                     plan.problem.line(), elements_of(plan), element_limit);
+}
+
+void add_reference_limits(core::Evidence& evidence, const core::TrialPlan& plan,
+                          core::DataMode data, std::uint64_t input_seed, std::int64_t element_limit,
+                          const std::string& problem, const std::string& config) {
+  if (!plan.reference) return;
+  const std::int64_t elements = elements_of(plan);
+  if (!plan.reference_notes && elements > element_limit) {
+    evidence.not_examined.push_back(not_examined_text(
+        "whether an output that computes nothing would be accepted", plan, element_limit));
+    return;
+  }
+  std::vector<ReferenceNote> notes;
+  try {
+    notes = notes_of(plan, data, input_seed);
+  } catch (const std::exception& e) {
+    notes = {{.output = "", .kind = ReferenceNote::Kind::unusable, .text = e.what()}};
+  }
+  add_notes(evidence, std::move(notes), problem, config);
+}
+
+void add_intermediate_limits(core::Evidence& evidence, const core::TrialPlan& base,
+                             core::DataMode data, std::uint64_t input_seed,
+                             std::int64_t element_limit, const std::string& problem,
+                             const std::string& config) {
+  const core::TrialPlan plan = core::with_intermediates(base);
+  if (elements_of(plan) > element_limit) {
+    evidence.not_examined.push_back(not_examined_text(
+        "whether intermediates that hold nothing would be accepted", plan, element_limit));
+    return;
+  }
+  std::set<std::string> outputs;
+  for (const std::uint32_t index : base.output_indices()) outputs.insert(base.buffers[index].name);
+  std::vector<ReferenceNote> notes;
+  try {
+    const std::vector<core::ReferenceTensor> references =
+        plan.reference(make_inputs(plan, data, input_seed));
+    notes = weak_outputs(plan, references);
+    for (ReferenceNote& note : zero_outputs(plan, references)) notes.push_back(std::move(note));
+  } catch (const std::exception& e) {
+    notes = {{.output = "", .kind = ReferenceNote::Kind::unusable, .text = e.what()}};
+  }
+  std::erase_if(notes, [&](const ReferenceNote& note) { return outputs.contains(note.output); });
+  add_notes(evidence, std::move(notes), problem, config);
 }
 
 }  // namespace faultline::stress::detail

@@ -11,13 +11,27 @@
 
 namespace faultline::stress::detail {
 
+/// Elements of all buffers.
+std::int64_t elements_of(const core::TrialPlan& plan);
+
+/// A sentence for Evidence::not_examined of a plan that is too large for a check.
+std::string not_examined_text(const std::string& what, const core::TrialPlan& plan,
+                              std::int64_t element_limit);
+
 /// Add to the evidence what the plan says of its reference (TrialPlan::reference_notes) at the
-/// inputs of `input_seed`; where it says nothing, the outputs that all zeros would pass. When no
-/// output is left, a note without an output says so. Plans of more than `element_limit` elements
-/// that say nothing of themselves are not examined. What the plan's functions throw becomes an
-/// unusable reference.
+/// inputs of `input_seed`; where it says nothing, the outputs that all zeros, or the reference moved
+/// by one element, would pass, and those with a wide bound. When no output is left, a note without
+/// an output says so. Plans of more than `element_limit` elements that say nothing of themselves are
+/// not examined, which the evidence then says. What the plan's functions throw becomes an unusable
+/// reference.
 void add_reference_limits(core::Evidence& evidence, const core::TrialPlan& plan,
                           core::DataMode data, std::uint64_t input_seed, std::int64_t element_limit,
                           const std::string& problem, const std::string& config);
+
+/// The same of the plan's intermediates, which are compared as outputs are.
+void add_intermediate_limits(core::Evidence& evidence, const core::TrialPlan& base,
+                             core::DataMode data, std::uint64_t input_seed,
+                             std::int64_t element_limit, const std::string& problem,
+                             const std::string& config);
 
 }  // namespace faultline::stress::detail

@@ -59,6 +59,16 @@ void add_block(core::TrialResult& into, const core::TrialResult& block, bool fre
   for (const core::RaceReport& race : block.races) diagnosis::merge_race(into.races, race);
   diagnosis::sort_races(into.races);
   diagnosis::merge_accesses(into.accesses, block.accesses);
+  into.inputs_checked += block.inputs_checked;
+  for (const core::ChangedInput& changed : block.changed_inputs) {
+    auto known = std::find_if(into.changed_inputs.begin(), into.changed_inputs.end(),
+                              [&](const auto& c) { return c.name == changed.name; });
+    if (known == into.changed_inputs.end()) {
+      into.changed_inputs.push_back(changed);
+    } else {
+      known->trials += changed.trials;
+    }
+  }
   for (const core::FailedTrial& failure : block.failures) {
     if (into.failures.size() < kFailuresKept) into.failures.push_back(failure);
   }
@@ -133,15 +143,24 @@ core::ArmEvidence make_arm(const std::string& backend, const core::TrialPlan& pl
 
 void note_asynchronous_instructions(core::Evidence& evidence, const core::Program& program) {
   std::vector<std::string>& known = evidence.asynchronous_instructions;
+  evidence.launches = evidence.reloading_launches = 0;
   for (const core::Operation& operation : program.operations) {
     const auto* launch = std::get_if<core::LaunchOperation>(&operation.what);
     if (!launch || !launch->module) continue;
+    ++evidence.launches;
+    evidence.reloading_launches += launch->reload_module;
     for (std::string& opcode : core::asynchronous_instructions(*launch->module, launch->entry)) {
       known.push_back(std::move(opcode));
     }
   }
   std::sort(known.begin(), known.end());
   known.erase(std::unique(known.begin(), known.end()), known.end());
+}
+
+void require_data_mode(core::DataMode data, const core::TrialPlan& plan) {
+  if (const std::string why = core::why_not(data, plan.buffers); !why.empty()) {
+    throw core::UsageError(fmt::format("{}: {}", plan.subject, why));
+  }
 }
 
 core::Evidence start_evidence(const core::BackendInfo& backend, const core::TrialPlan& plan,
@@ -189,11 +208,13 @@ void finish_evidence(core::Evidence& evidence, const core::TrialPlan& plan, core
   std::string trouble;
   const bool captured = std::any_of(results.begin(), results.end(),
                                     [](const auto* r) { return !r->captures.empty(); });
-  if (captured || evidence.mode == "stress") {
+  // What could have been seen matters to a pass, which an interrupted run is not.
+  const bool pass_possible = evidence.mode == "stress" && !evidence.interrupted;
+  if (captured || pass_possible) {
     add_terms(evidence, examine_terms(plan, data, results, core::trial_seed(seed, 0), {}, trouble),
               "", "");
   }
-  if (evidence.mode == "stress") {
+  if (pass_possible) {
     constexpr std::int64_t kElements = std::int64_t{1} << 24;
     add_reference_limits(evidence, plan, data, core::trial_seed(seed, 0), kElements, "", "");
   }
@@ -205,15 +226,25 @@ void finish_evidence(core::Evidence& evidence, const core::TrialPlan& plan, core
   for (core::ArmEvidence& arm : evidence.arms) arm.result.captures.clear();
   evidence.provenance = std::move(captures.provenance);
   evidence.error_shape = captures.shape;
+  evidence.alternatives = std::move(captures.alternatives);
+  if (plan.contract) {
+    evidence.contract_violations =
+        plan.contract(make_inputs(plan, data, core::trial_seed(seed, 0)));
+  }
 
+  evidence.repeat = repeat_of(evidence.arms);
+}
+
+std::optional<core::RepeatEvidence> repeat_of(const std::vector<core::ArmEvidence>& arms) {
   core::RepeatEvidence repeat;
-  for (const core::ArmEvidence& arm : evidence.arms) {
+  for (const core::ArmEvidence& arm : arms) {
     const core::TrialResult& r = arm.result;
     if (arm.perturbation.fresh_inputs || r.input_sets != 1 || r.distinct_outputs == 0) continue;
     repeat.repeats += r.trials;
     repeat.distinct = std::max(repeat.distinct, r.distinct_outputs);
   }
-  if (repeat.repeats > 1) evidence.repeat = repeat;
+  if (repeat.repeats < 2) return std::nullopt;
+  return repeat;
 }
 
 }  // namespace faultline::stress::detail

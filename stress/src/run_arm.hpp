@@ -2,7 +2,9 @@
 // Building blocks that campaign, verify, race and replay share.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "faultline/core/backend.hpp"
 #include "faultline/core/evidence.hpp"
@@ -37,6 +39,8 @@ core::ArmEvidence make_arm(const std::string& backend, const core::TrialPlan& pl
                            const core::TrialRequest& request, core::TrialResult result);
 
 /// Add what asynchronous instructions the program's kernels hold.
+/// UsageError when the plan's inputs cannot be drawn in this mode.
+void require_data_mode(core::DataMode data, const core::TrialPlan& plan);
 void note_asynchronous_instructions(core::Evidence& evidence, const core::Program& program);
 
 /// Evidence with everything that describes the subject filled in.
@@ -47,6 +51,9 @@ core::Evidence start_evidence(const core::BackendInfo& backend, const core::Tria
 /// (simulator). It is not an arm: its values are not judged.
 void count_accesses(core::Backend& backend, const core::TrialPlan& plan, std::uint64_t seed,
                     core::DataMode data, const RunOptions& options, core::Evidence& evidence);
+
+/// The bitwise repeat check over the arms with fixed inputs; nothing when none ran twice.
+std::optional<core::RepeatEvidence> repeat_of(const std::vector<core::ArmEvidence>& arms);
 
 /// Merge races and accesses, look at captures and named terms, fill in the repeat check. `seed` is
 /// the campaign's.

@@ -9,6 +9,7 @@
 
 #include "faultline/core/acceptance.hpp"
 #include "faultline/core/errors.hpp"
+#include "faultline/core/visibility.hpp"
 
 namespace faultline::stress {
 namespace {
@@ -113,16 +114,6 @@ struct Moments {
   }
 };
 
-/// What an element may be off by without being wrong: the unit of residuals and effects.
-double scale_of(core::Dtype dtype, double expected, double bound) {
-  const double nearest = core::round_to(dtype, expected);
-  return bound + (std::isfinite(nearest) ? 0.5 * core::ulp_at(dtype, nearest) : 0.0);
-}
-
-bool usable(double expected, double bound) {
-  return std::isfinite(expected) && std::isfinite(bound) && bound >= 0.0;
-}
-
 /// Root mean square over 16 elements of a row: one draw of roundings says little of an element.
 std::vector<double> smoothed(const std::vector<double>& effect, std::int64_t cols) {
   constexpr std::size_t kTogether = 16;
@@ -207,7 +198,7 @@ class Regression {
     const ExaminedOutput& output = trial.outputs[o];
     const std::vector<double>& expected = output.reference->expected;
     const std::vector<double>& bound = output.reference->bound;
-    std::vector<std::size_t> present, sized;  // hypotheses with any effect here
+    std::vector<std::size_t> present;  // hypotheses with any effect here, those of a size apart
     for (std::size_t h = 0; h < hypotheses_.size(); ++h) {
       const std::vector<double>& effect = effect_of(trial, h, o);
       if (effect.empty()) continue;
@@ -216,35 +207,34 @@ class Regression {
             fmt::format("error hypothesis '{}' predicts {} elements of '{}', which has {}",
                         hypotheses_[h].name, effect.size(), output.name, expected.size()));
       }
-      (predicts_size(h) ? sized : present).push_back(h);
+      if (!predicts_size(h)) present.push_back(h);
     }
     std::vector<std::vector<double>> sizes(hypotheses_.size());
     for (const std::size_t h : compared_by_size_) {
       sizes[h] = predicts_size(h) ? effect_of(trial, h, o)
                                   : smoothed(effect_of(trial, h, o), output.tiles.cols);
     }
+    const std::vector<double> allowed = core::allowed_errors(output.dtype, *output.reference);
+    for (std::size_t h = 0; h < hypotheses_.size(); ++h) {
+      double& seen = visibility_[h][o];
+      seen = std::max(seen, core::visibility(allowed, effect_of(trial, h, o)));
+    }
+    if (!output.got) return;
     Moments& moments = by_output_[o];
     const ChunkRows rows(output.tiles);
     const std::int64_t cols = std::max<std::int64_t>(output.tiles.cols, 1);
     std::vector<double> effects(hypotheses_.size(), 0.0);
     for (std::size_t i = 0; i < expected.size(); ++i) {
-      if (!usable(expected[i], bound[i])) {
+      const double scale = allowed[i];  // the unit of residuals and effects
+      if (std::isnan(scale)) {
         ++moments.excluded;
         continue;
       }
-      const double scale = scale_of(output.dtype, expected[i], bound[i]);
       bool finite = scale > 0.0;
       for (const std::size_t h : present) {
-        const double effect = trial.hypotheses[h].effect[o][i];
-        effects[h] = effect / scale;
-        visibility_[h][o] = std::max(visibility_[h][o], std::fabs(effects[h]));
+        effects[h] = trial.hypotheses[h].effect[o][i] / scale;
         finite = finite && std::isfinite(effects[h]);
       }
-      for (const std::size_t h : sized) {
-        const double seen = sizes[h][i] / scale;
-        if (std::isfinite(seen)) visibility_[h][o] = std::max(visibility_[h][o], seen);
-      }
-      if (!output.got) continue;
       const core::ElementCheck check =
           core::check_element(output.dtype, output.got->bits(static_cast<std::int64_t>(i)),
                               expected[i], bound[i], output.poison);
@@ -296,6 +286,7 @@ class Regression {
     evidence.name = hypotheses_[h].name;
     evidence.terms = hypotheses_[h].terms;
     evidence.kind = hypotheses_[h].kind;
+    evidence.left_out = hypotheses_[h].left_out;
     for (const double seen : visibility_[h])
       evidence.visibility = std::max(evidence.visibility, seen);
     if (joint.wrong == 0) return evidence;
@@ -377,7 +368,8 @@ class Regression {
                                                                 std::size_t size) const {
     std::vector<std::size_t> terms;
     for (std::size_t h = 0; h < hypotheses_.size(); ++h) {
-      if (hypotheses_[h].kind == ErrorHypothesis::Kind::term) terms.push_back(h);
+      const bool moves = joint.whole[h].effect_squared > 0.0;
+      if (moves && hypotheses_[h].kind == ErrorHypothesis::Kind::term) terms.push_back(h);
     }
     if (terms.size() < size) return std::nullopt;
     std::optional<core::TermCombinationEvidence> best;

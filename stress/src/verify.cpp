@@ -2,15 +2,20 @@
 #include "faultline/stress/verify.hpp"
 
 #include <algorithm>
+#include <numeric>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "examine_terms.hpp"
 #include "faultline/core/acceptance.hpp"
 #include "faultline/core/errors.hpp"
+#include "faultline/diagnosis/experiment.hpp"
 #include "faultline/diagnosis/growth.hpp"
 #include "faultline/diagnosis/totals.hpp"
 #include "faultline/stress/captures.hpp"
+#include "faultline/stress/replay.hpp"
 #include "reference_limits.hpp"
 #include "run_arm.hpp"
 
@@ -23,12 +28,6 @@ struct Cell {
   core::ConfigEvidence evidence;
   core::TrialRequest request;
 };
-
-std::int64_t total_elements(const core::TrialPlan& plan) {
-  std::int64_t n = 0;
-  for (const core::BufferSpec& buffer : plan.buffers) n += buffer.elements();
-  return n;
-}
 
 /// Positions at which the error vectors of all configs of a problem are compared: wrong elements of
 /// the first failing config, and a stride over the whole output.
@@ -108,8 +107,9 @@ class Sweep {
     }
     for (const core::Problem& problem : problems) {
       if (detail::stopped(options_.run)) break;
-      run_problem(problem, evidence);
+      run_problem(problem, evidence, "");
     }
+    follow_up(problems, evidence);
     evidence.interrupted = detail::stopped(options_.run);
     diagnosis::sort_races(evidence.races);
     evidence.growth = diagnosis::growth_of(evidence.configs);
@@ -121,7 +121,147 @@ class Sweep {
     return options_.configs.empty() ? subject_.configs(problem, variant_.name) : options_.configs;
   }
 
-  void run_problem(const core::Problem& problem, core::Evidence& evidence) {
+  /// What diagnosis asks for to tell the likeliest explanations apart, as far as a sweep can give
+  /// it: the first failure repeated on its own inputs, and a size without a tail.
+  void follow_up(const std::vector<core::Problem>& problems, core::Evidence& evidence) {
+    using Kind = diagnosis::Experiment::Kind;
+    constexpr int kFollowUps = 2;
+    bool repeated = false;
+    for (int i = 0; i < kFollowUps && !detail::stopped(options_.run); ++i) {
+      const std::optional<diagnosis::Experiment> next = diagnosis::next_experiment(evidence);
+      if (next && next->kind == Kind::repeat_fixed_inputs && first_failure_ && !repeated) {
+        repeated = true;
+        repeat(*first_failure_, evidence);
+      } else if (next && next->kind == Kind::whole_tiles) {
+        const std::optional<core::Problem> control = whole_tiles(problems);
+        if (!control) {
+          evidence.not_examined.push_back(
+              "a size that is a multiple of the tile: the domain of the problem has none");
+          return;
+        }
+        total_ += options_.trials * configs_of(*control).size();
+        run_problem(*control, evidence, "control without a tail: " + next->reason);
+      } else {
+        return;
+      }
+    }
+  }
+
+  /// The trial that failed first, of the smallest cell that did, again and again: with its inputs,
+  /// under other schedules or beside memory traffic. Values that differ then depend on timing.
+  void repeat(const Cell& failing, core::Evidence& evidence) {
+    const bool model = backend_.info().is_model;
+    std::vector<core::Perturbation> arms;
+    if (model) {
+      // Two of every poison for each schedule.
+      for (const auto& [policy, lateness] :
+           {std::pair(core::SchedulePolicy::random, core::CopyLateness::random),
+            std::pair(core::SchedulePolicy::pct, core::CopyLateness::lazy),
+            std::pair(core::SchedulePolicy::round_robin, core::CopyLateness::eager)}) {
+        core::Perturbation arm;
+        arm.policy = policy;
+        arm.lateness = lateness;
+        arm.name = fmt::format("repeat_{}_{}", name_of(policy), name_of(lateness));
+        arms.push_back(arm);
+      }
+    } else {
+      arms = {{.name = "repeat"},
+              {.name = "repeat_memory_stress", .co_resident = core::CoResident::memory_stress}};
+    }
+    const core::TrialPlan plan = core::with_kept_reference(failing.plan);
+    std::vector<const core::TrialResult*> results;
+    const std::size_t first_arm = evidence.arms.size();
+    for (const core::Perturbation& arm : arms) {
+      if (detail::stopped(options_.run)) break;
+      core::TrialRequest request = failing.request;
+      request.seed = seed_for_inputs(
+          core::trial_seed(options_.seed, failing.evidence.result.first_failed_trial));
+      request.count = model ? 6 : 200;
+      request.perturbation = arm;
+      request.access_statistics = false;
+      core::TrialResult result = detail::run_safely(backend_, plan, request);
+      if (result.skipped || result.status == core::ExecutionStatus::error ||
+          result.status == core::ExecutionStatus::unsupported) {
+        evidence.not_examined.push_back(fmt::format(
+            "the failure of {} [{}] repeated as '{}': {}", failing.evidence.problem,
+            failing.evidence.config, arm.name, result.note.empty() ? result.message : result.note));
+        continue;
+      }
+      if (result.note.empty()) {
+        result.note = fmt::format("{} [{}], the inputs of its first failure every time",
+                                  failing.evidence.problem, failing.evidence.config);
+      }
+      for (const core::RaceReport& race : result.races) {
+        diagnosis::merge_race(evidence.races, race);
+      }
+      evidence.arms.push_back(detail::make_arm(evidence.backend, plan, request, std::move(result)));
+    }
+    for (std::size_t i = first_arm; i < evidence.arms.size(); ++i) {
+      results.push_back(&evidence.arms[i].result);
+    }
+    const CaptureExamination captures = examine_captures(plan, options_.data, results);
+    if (captures.shape && evidence.error_shape) {
+      evidence.error_shape->same_poison_pairs += captures.shape->same_poison_pairs;
+      evidence.error_shape->same_poison_differing += captures.shape->same_poison_differing;
+      evidence.error_shape->other_poison_pairs += captures.shape->other_poison_pairs;
+      evidence.error_shape->other_poison_differing += captures.shape->other_poison_differing;
+    }
+    for (std::size_t i = first_arm; i < evidence.arms.size(); ++i) {
+      evidence.arms[i].result.captures.clear();
+    }
+    evidence.repeat = detail::repeat_of(evidence.arms);
+  }
+
+  /// The failing problem with the length of its reduction raised to the next multiple of the tiles
+  /// of all its configs (lowered where the domain ends): no less work than where it failed, so that
+  /// an error which grows with the length does not vanish and look like a tail.
+  std::optional<core::Problem> whole_tiles(const std::vector<core::Problem>& problems) const {
+    if (!first_failure_ || !subject_.lengths) return std::nullopt;
+    const auto failing = std::find_if(problems.begin(), problems.end(), [&](const auto& problem) {
+      return problem.values.line() == first_failure_->evidence.problem;
+    });
+    if (failing == problems.end()) return std::nullopt;
+    const auto lengths = [&](const core::Problem& problem, const core::Config& config) {
+      return subject_.lengths(problem, variant_.name, config);
+    };
+    std::int64_t tile = 1;
+    for (const core::Config& config : configs_of(*failing)) {
+      tile = std::lcm(tile, std::max<std::int64_t>(lengths(*failing, config).tile_k, 1));
+    }
+    const std::int64_t length = first_failure_->evidence.reduction;
+    const std::string text = std::to_string(length);
+    for (const std::int64_t whole : {(length / tile + 1) * tile, length / tile * tile}) {
+      if (whole <= 0) continue;
+      for (const auto& [name, value] : failing->values.values()) {
+        if (value != text) continue;
+        core::Problem control = *failing;
+        control.values.set(name, whole);
+        try {
+          control.values = core::complete(subject_.problem_domain, control.values.values(),
+                                          "control problem of " + subject_.name);
+          const std::vector<core::Config> configs = configs_of(control);
+          // Another parameter may have had that value.
+          if (lengths(control, configs.front()).reduction == whole) return control;
+        } catch (const core::UsageError&) {
+          continue;  // not in the domain
+        }
+      }
+    }
+    return std::nullopt;
+  }
+
+  /// Keep the failing cell with the fewest elements: repeating it costs least.
+  void keep_failure(const Cell& cell) {
+    const core::TrialResult& result = cell.evidence.result;
+    if (result.wrong_values == 0 || result.first_failed_trial == ~0ull) return;
+    const std::int64_t elements = detail::elements_of(cell.base);
+    if (first_failure_ && detail::elements_of(first_failure_->base) <= elements) return;
+    first_failure_ = cell;
+    first_failure_->evidence.result.captures.clear();
+  }
+
+  /// `why`: what a problem that diagnosis asked for is there for; empty: it was asked for.
+  void run_problem(const core::Problem& problem, core::Evidence& evidence, const std::string& why) {
     ErrorSample sample;
     bool null_outputs_tried = false, terms_examined = false;
     for (const core::Config& config : configs_of(problem)) {
@@ -139,33 +279,66 @@ class Sweep {
         continue;
       }
       kernels::check_plan(cell.plan);
+      detail::require_data_mode(options_.data, cell.plan);
+      evidence.declared_deterministic &= cell.plan.declared_deterministic;
+      if (evidence.declared_weakness.empty()) {
+        evidence.declared_weakness = variant_.declared_weakness(problem.values, config);
+      }
       if (!null_outputs_tried) {
         null_outputs_tried = true;
         try_null_outputs(cell.base, evidence);
         detail::note_asynchronous_instructions(evidence, cell.plan.program(1));
+        if (cell.base.contract) {
+          for (const std::string& violation : cell.base.contract(
+                   make_inputs(cell.base, options_.data, core::trial_seed(options_.seed, 0)))) {
+            evidence.contract_violations.push_back(
+                fmt::format("{} ({})", violation, problem.values.line()));
+          }
+        }
       }
+      if (detail::stopped(options_.run)) return;  // references of large problems take their time
       run_cell(problem, config, cell);
+      if (!why.empty()) {
+        std::string& note = cell.evidence.result.note;
+        note = note.empty() ? why : why + "; " + note;
+      }
+      if (detail::stopped(options_.run)) {
+        finish_cell(cell, evidence);
+        return;
+      }
       // After the trials: a reference that is kept is at hand then.
       detail::add_reference_limits(evidence, cell.base, options_.data,
                                    core::trial_seed(options_.seed, 0), options_.null_check_elements,
                                    cell.evidence.problem, cell.evidence.config);
       add_sample(cell, sample);
-      if (options_.intermediates) add_intermediates(cell, evidence);
+      if (options_.intermediates) {
+        add_intermediates(cell, evidence);
+        detail::add_intermediate_limits(
+            evidence, cell.base, options_.data, core::trial_seed(options_.seed, 0),
+            options_.null_check_elements, cell.evidence.problem, cell.evidence.config);
+      }
       // What could be seen differs little between configs; what was wrong is asked of each.
       if (cell.evidence.result.wrong_values > 0 || !terms_examined) {
         add_cell_terms(cell, evidence);
         terms_examined = true;
       }
-      core::TrialResult& result = cell.evidence.result;
-      for (const core::RaceReport& race : result.races) {
-        diagnosis::merge_race(evidence.races, race);
-      }
-      diagnosis::merge_accesses(evidence.accesses, result.accesses);
-      if (result.failed > 0) add_captures(cell, evidence);
-      result.captures.clear();  // examined, they have served
-      evidence.configs.push_back(std::move(cell.evidence));
-      checkpoint(evidence);
+      finish_cell(cell, evidence);
     }
+  }
+
+  /// Move what the cell found into the evidence. Of a cell that the run was stopped in these are
+  /// its finished trials; the evidence as a whole is then interrupted, and no pass.
+  void finish_cell(Cell& cell, core::Evidence& evidence) {
+    core::TrialResult& result = cell.evidence.result;
+    for (const core::RaceReport& race : result.races) {
+      diagnosis::merge_race(evidence.races, race);
+    }
+    diagnosis::merge_accesses(evidence.accesses, result.accesses);
+    if (result.failed > 0) add_captures(cell, evidence);
+    result.captures.clear();  // examined, they have served
+    keep_failure(cell);
+    evidence.configs.push_back(std::move(cell.evidence));
+    checkpoint(evidence);
   }
 
   void checkpoint(const core::Evidence& evidence) const {
@@ -176,7 +349,12 @@ class Sweep {
   }
 
   void try_null_outputs(const core::TrialPlan& plan, core::Evidence& evidence) {
-    if (!plan.reference || total_elements(plan) > options_.null_check_elements) return;
+    if (!plan.reference) return;
+    if (detail::elements_of(plan) > options_.null_check_elements) {
+      evidence.not_examined.push_back(detail::not_examined_text(
+          "whether a trivial output would pass", plan, options_.null_check_elements));
+      return;
+    }
     for (const std::string& fake :
          accepted_null_outputs(plan, options_.data, core::trial_seed(options_.seed, 0),
                                core::trial_seed(options_.seed, 1))) {
@@ -234,7 +412,12 @@ class Sweep {
 
   void add_cell_terms(Cell& cell, core::Evidence& evidence) const {
     const bool wrong = cell.evidence.result.wrong_values > 0;
-    if (!wrong && total_elements(cell.base) > options_.null_check_elements) return;
+    if (!cell.base.error_hypotheses) return;
+    if (!wrong && detail::elements_of(cell.base) > options_.null_check_elements) {
+      evidence.not_examined.push_back(detail::not_examined_text(
+          "which named terms could be seen", cell.base, options_.null_check_elements));
+      return;
+    }
     const std::vector<std::uint32_t> compared = cell.plan.output_indices();
     std::vector<std::size_t> captured;
     for (const std::uint32_t index : cell.base.output_indices()) {
@@ -290,6 +473,7 @@ class Sweep {
         examine_captures(cell.plan, options_.data, {&cell.evidence.result});
     evidence.provenance = std::move(captures.provenance);
     evidence.error_shape = captures.shape;
+    evidence.alternatives = std::move(captures.alternatives);
   }
 
   core::Backend& backend_;
@@ -297,6 +481,7 @@ class Sweep {
   const kernels::Variant& variant_;
   const VerifyOptions& options_;
   std::uint64_t total_ = 0, done_ = 0, failed_ = 0;
+  std::optional<Cell> first_failure_;
 };
 
 }  // namespace

@@ -217,6 +217,32 @@ TEST_F(CampaignTest, RacesOfAllArmsAreMerged) {
   EXPECT_EQ(diagnosis::diagnose(evidence).findings[0].finding, FindingClass::race_async);
 }
 
+TEST_F(CampaignTest, LongArmsReachTheCheckpointBeforeTheyEnd) {
+  ToyBackend backend(true);
+  std::vector<std::uint64_t> done;
+  stress::RunOptions options;
+  options.checkpoint_every_s = 0.05;
+  options.checkpoint = [&](const core::Evidence& evidence) {
+    std::uint64_t trials = 0;
+    for (const core::ArmEvidence& arm : evidence.arms) trials += arm.result.trials;
+    done.push_back(trials);
+    EXPECT_TRUE(evidence.interrupted);
+  };
+  options.progress = [](const stress::Progress&) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  };
+  const stress::CampaignPlan plan = stress::default_plan(
+      backend.info(), trial.plan, {.trials = 60, .seed = 7, .arms = {"random_random"}});
+  const core::Evidence evidence = stress::run_campaign(backend, trial, plan, options);
+  EXPECT_GT(done.size(), 2u);
+  EXPECT_GT(done.front(), 0u);
+  EXPECT_LT(done.front(), 60u);
+  EXPECT_EQ(done.back(), 60u);
+  ASSERT_EQ(evidence.arms.size(), 1u);
+  EXPECT_EQ(evidence.arms[0].result.trials, 60u);
+  EXPECT_EQ(diagnosis::diagnose(evidence).outcome, Outcome::pass);
+}
+
 // --- race and replay ---
 
 TEST_F(CampaignTest, RaceNeedsTheSimulator) {

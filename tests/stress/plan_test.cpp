@@ -115,6 +115,22 @@ TEST(SimulatorPlan, SpreadsTheTotalOverPoliciesAndLateness) {
   EXPECT_FALSE(find_arm(plan, "random_random")->perturbation.fresh_inputs);
 }
 
+TEST(Plan, TakesTheArmsAskedForWhateverTheNumberOfTrials) {
+  const kernels::Subject subject = toy_subject();
+  core::TrialPlan trial = toy_trial(subject).plan;
+  for (const std::uint64_t trials : {1u, 5u, 12u, 2000u}) {
+    const stress::CampaignPlan plan = default_plan(
+        model(), trial, {.trials = trials, .arms = {"round_robin_eager"}});
+    ASSERT_EQ(plan.arms.size(), 1u) << trials;
+    EXPECT_EQ(plan.arms[0].perturbation.name, "round_robin_eager");
+    EXPECT_EQ(plan.arms[0].trials, trials);
+  }
+  EXPECT_EQ(default_plan(device(), trial, {.arms = {"none", "flush_l2"}}).arms.size(), 2u);
+  EXPECT_THROW(default_plan(model(), trial, {.arms = {"none"}}), core::UsageError);
+  trial.max_batch = 1;
+  EXPECT_THROW(default_plan(device(), trial, {.arms = {"batched"}}), core::UsageError);
+}
+
 TEST(Plan, IsAPureFunction) {
   const kernels::Subject subject = toy_subject();
   const core::TrialPlan trial = toy_trial(subject).plan;

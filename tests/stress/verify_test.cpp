@@ -212,5 +212,80 @@ TEST_F(VerifyTest, ADeviceOracleThatNothingChecksIsRefused) {
   EXPECT_THROW(run(right, {problem(64)}), core::UsageError);
 }
 
+// --- follow-ups ---
+
+TEST_F(VerifyTest, AFailureThatComesAndGoesOnEqualInputsIsARace) {
+  // Wrong in every trial of a sweep of stages=2, and, repeated on the same inputs, in some.
+  const ToyKernel kernel = [](const core::TrialRequest& request, std::uint64_t t,
+                              const core::Tensor& x, core::Tensor& y) {
+    right(request, t, x, y);
+    const bool repeated = request.perturbation.name.starts_with("repeat");
+    if (!repeated || core::mix64(t) % 2 == 0) y.set(5, 1e3);
+  };
+  const core::Evidence evidence = run(kernel, {problem(64)});
+  EXPECT_FALSE(evidence.arms.empty());
+  const core::Verdict verdict = diagnosis::diagnose(evidence);
+  EXPECT_EQ(verdict.findings.at(0).finding, FindingClass::race_async) << verdict.summary;
+}
+
+TEST_F(VerifyTest, ARightSubjectIsNotRunAgain) {
+  const core::Evidence evidence = run(right, {problem(64)});
+  EXPECT_TRUE(evidence.arms.empty());
+  EXPECT_EQ(evidence.configs.size(), 3u);
+}
+
+TEST_F(VerifyTest, OneRaggedSizeIsComparedWithAWholeOne) {
+  const core::Evidence evidence = run(
+      [this](const core::TrialRequest& request, std::uint64_t t, const core::Tensor& x,
+             core::Tensor& y) {
+        right(request, t, x, y);
+        if (running.find("n=60") != std::string::npos) y.set(5, 1e3);
+      },
+      {problem(60)});
+  ASSERT_EQ(evidence.configs.size(), 6u);
+  EXPECT_EQ(evidence.configs.back().problem, "n=64");
+  EXPECT_THAT(evidence.configs.back().result.note, HasSubstr("control without a tail"));
+  const core::Verdict verdict = diagnosis::diagnose(evidence);
+  EXPECT_EQ(verdict.findings.at(0).finding, FindingClass::tail) << verdict.summary;
+}
+
+TEST_F(VerifyTest, AWrongDesignAtARaggedSizeIsNoTail) {
+  const core::Evidence evidence = run(
+      [](const core::TrialRequest& request, std::uint64_t t, const core::Tensor& x,
+         core::Tensor& y) {
+        right(request, t, x, y);
+        for (std::int64_t i = 0; i < y.size(); ++i) y.set(i, y.at(i) + 0.5);
+      },
+      {problem(60)});
+  const core::Verdict verdict = diagnosis::diagnose(evidence);
+  EXPECT_EQ(verdict.findings.at(0).finding, FindingClass::systematic_offset) << verdict.summary;
+}
+
+TEST_F(VerifyTest, ABoundThatRejectsOneElementInAHundredIsVacuous) {
+  subject.plan = [](const core::Problem& p, const std::string& variant,
+                    const core::Config& config) {
+    core::TrialPlan plan = toy_plan(p, variant, config);
+    plan.reference = [inner = plan.reference](const std::vector<core::Tensor>& inputs) {
+      std::vector<core::ReferenceTensor> reference = inner(inputs);
+      for (std::size_t i = 0; i < reference[0].bound.size(); ++i) {
+        if (i % 100 != 0) reference[0].bound[i] = 100.0;
+      }
+      return reference;
+    };
+    return plan;
+  };
+  const core::Evidence evidence = run(right, {problem(64)});
+  EXPECT_THAT(evidence.null_outputs_accepted, Contains(HasSubstr("zeros, but for 1.2 %")));
+  EXPECT_EQ(diagnosis::diagnose(evidence).outcome, Outcome::inconclusive);
+}
+
+TEST_F(VerifyTest, AProblemThatIsTooLargeForAChecksSaysSo) {
+  stress::VerifyOptions options;
+  options.null_check_elements = 10;
+  const core::Verdict verdict = diagnosis::diagnose(run(right, {problem(64)}, options));
+  EXPECT_EQ(verdict.outcome, Outcome::pass);
+  EXPECT_THAT(verdict.summary, HasSubstr("notes: vacuous"));
+}
+
 }  // namespace
 }  // namespace faultline::test

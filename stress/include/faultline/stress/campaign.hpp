@@ -24,9 +24,11 @@ struct Progress {
 struct RunOptions {
   const std::atomic<bool>* stop = nullptr;        ///< set by Ctrl-C: finish the trial and return
   std::function<void(const Progress&)> progress;  ///< called from the running thread
-  /// The evidence so far, after each block of trials (campaigns), cell (verify) or schedule (race);
-  /// keep it, and a crash loses no finished trial. Costs a copy of the evidence each time.
+  /// The evidence so far, after each block of trials and within long ones about every
+  /// `checkpoint_every_s` (campaigns), after each cell (verify) or schedule (race); keep it, and a
+  /// crash loses little. Costs a copy of the evidence each time.
   std::function<void(const core::Evidence&)> checkpoint;
+  double checkpoint_every_s = 5.0;
   std::uint32_t capture_limit = 16;  ///< failing trials kept per arm or config
   double timeout_s = 60.0;           ///< of one execution
 };

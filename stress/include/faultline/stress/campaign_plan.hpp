@@ -38,9 +38,12 @@ struct PlanOptions {
   std::uint64_t seed = 1;
   core::DataMode data = core::DataMode::normal;
   core::RaceMode race = core::RaceMode::strict;
+  std::vector<std::string> arms{};  ///< names of the arms to run; empty: all
 };
 
-/// The arms for this backend and subject. Pure.
+/// The arms for this backend and subject. Pure. Which names there are depends on neither the number
+/// of trials nor the names asked for. UsageError for a name that is none, or an arm that cannot run
+/// here.
 CampaignPlan default_plan(const core::BackendInfo& backend, const core::TrialPlan& plan,
                           const PlanOptions& options);
 
