@@ -23,6 +23,9 @@ void print_variants(const kernels::Subject& subject) {
   for (const auto& variant : subject.variants) {
     if (!variant.is_mutant) {
       fmt::print("    {:<18} {}\n", variant.name, variant.description);
+      for (const auto& [name, value] : variant.weak_at) {
+        fmt::print("    {:<18}   declared weak at {}={}: {}\n", "", name, value, variant.weakness);
+      }
       continue;
     }
     fmt::print("    {:<18} mutant of {}; must get {}\n", variant.name, variant.clean_twin,

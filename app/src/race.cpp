@@ -203,6 +203,7 @@ int race_file(const Context& context, const std::string& path) {
       checkpoint(so_far);
     }
     if (report.status == core::ExecutionStatus::unsupported ||
+        report.status == core::ExecutionStatus::out_of_time ||
         report.status == core::ExecutionStatus::timeout) {
       break;  // the other schedules would tell nothing, or take as long
     }

@@ -50,10 +50,10 @@ Variant mutant(std::string name, core::FindingClass finding, std::string hypothe
 std::vector<Variant> variants(bool gated) {
   std::vector<Variant> all{
       clean("chunkwise", "inverses, W and U of all chunks; states, in segments when long; outputs"),
-      clean("squaring",
-            "chunkwise with the inverse by repeated squaring. Known weakness: keys that "
-            "correlate (keys=correlated, identical), where its powers grow"),
+      clean("squaring", "chunkwise with the inverse by repeated squaring"),
   };
+  all.back().weak_at = {{"keys", "correlated"}, {"keys", "identical"}};
+  all.back().weakness = "the powers of M grow where keys correlate, and rounding errors with them";
   Values weak_gates{{"t", "128"}, {"keys", "unit"}, {"beta", "uniform"}, {"states", "random"}};
   if (gated) {
     weak_gates.push_back({"gate", "0.1"});
@@ -203,11 +203,9 @@ core::TrialPlan plan(const core::Problem& problem, bool gated, const std::string
     constexpr std::array kOutputs{reference::DeltaOutput::o, reference::DeltaOutput::hT};
     const reference::DeltaInputs values = inputs_of(buffers, inputs, scale);
     std::vector<core::ErrorHypothesis> all = reference::delta_hypotheses(values, chunk, kOutputs);
-    if (auto state = reference::narrow_state_hypothesis(values, chunk, kOutputs, Dtype::bf16)) {
-      all.push_back(std::move(*state));
-    }
-    if (auto squaring = reference::squaring_hypothesis(values, chunk, kOutputs)) {
-      all.push_back(std::move(*squaring));
+    all.push_back(reference::narrow_state_hypothesis(values, chunk, kOutputs, Dtype::bf16));
+    if (inverts_by_squaring(variant)) {
+      all.push_back(reference::squaring_hypothesis(values, chunk, kOutputs));
     }
     return all;
   };

@@ -274,9 +274,18 @@ std::vector<core::ReferenceNote> notes_of(const reference::DeltaBounds& bounds,
     } else if (f.blind()) {
       notes.push_back(
           {f.name, Kind::blind,
-           f.rejects_zero
-               ? fmt::format("{} moved by one element would be accepted", f.name)
-               : fmt::format("an all-zero {} would be accepted: it is below rounding", f.name)});
+           f.rejects_zero >= reference::kSeenShare
+               ? fmt::format("{} moved by one element would be accepted, but for {:.1f} % of its "
+                             "elements",
+                             f.name, 100.0 * f.rejects_shuffled)
+               : fmt::format("an all-zero {} would be accepted, but for {:.1f} % of its elements: "
+                             "it is below rounding",
+                             f.name, 100.0 * f.rejects_zero)});
+    }
+    if (f.not_finite == 0 && f.wide()) {
+      notes.push_back({f.name, Kind::wide,
+                       fmt::format("the error expected of {} is {:.1f} % of its size", f.name,
+                                   100.0 * f.relative_scale)});
     }
   }
   return notes;

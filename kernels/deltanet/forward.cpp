@@ -109,9 +109,9 @@ class ForwardLaunches {
     }
     add_ints(launch, {e_.t, e_.dk, e_.dv});
     if (!plain()) {
-      const bool squaring = options_.variant == "squaring";
-      launch.dynamic_shared_bytes = static_cast<std::uint32_t>(prepare_shared_bytes(
-          chunk(), static_cast<int>(e_.dk), static_cast<int>(e_.dv), squaring));
+      launch.dynamic_shared_bytes = static_cast<std::uint32_t>(
+          prepare_shared_bytes(chunk(), static_cast<int>(e_.dk), static_cast<int>(e_.dv),
+                               inverts_by_squaring(options_.variant)));
       add_maps(launch, {rows_map(buffers_.k, e_.dk), rows_map(buffers_.v, e_.dv)});
     }
     return launch;
@@ -305,5 +305,7 @@ reference::DeltaNumerics forward_numerics(Dtype dtype, std::int64_t chunk, bool 
   }
   return numerics;
 }
+
+bool inverts_by_squaring(const std::string& variant) { return variant == "squaring"; }
 
 }  // namespace faultline::kernels::deltanet

@@ -52,6 +52,9 @@ ForwardBuffers forward_buffers(const std::vector<core::BufferSpec>& buffers);
 void add_forward(core::Program& program, const Extents& extents, const ForwardBuffers& buffers,
                  const ForwardOptions& options, std::uint32_t batch);
 
+/// The variant inverts I + M by repeated squaring.
+bool inverts_by_squaring(const std::string& variant);
+
 /// Where these kernels round.
 reference::DeltaNumerics forward_numerics(core::Dtype dtype, std::int64_t chunk, bool gated,
                                           std::int64_t segment = 0);

@@ -36,6 +36,13 @@ std::string missing_part(const Subject& subject) {
       return fmt::format("the variant '{}' that '{}' names as its clean twin", variant.clean_twin,
                          variant.name);
     }
+    if (!variant.weak_at.empty() && variant.weakness.empty()) {
+      return fmt::format("the reason why variant '{}' is weak", variant.name);
+    }
+    if (!variant.known_warnings.empty() && variant.known_reason.empty()) {
+      return fmt::format("the reason why the warnings of variant '{}' are left alone",
+                         variant.name);
+    }
     if (variant.is_mutant && (variant.clean_twin.empty() || !variant.required_finding)) {
       return fmt::format("the clean twin or the required finding of mutant '{}'", variant.name);
     }
@@ -50,6 +57,19 @@ std::string suggestion(std::string_view name, const std::vector<std::string_view
 }
 
 }  // namespace
+
+std::string Variant::declared_weakness(const core::Assignment& problem,
+                                       const core::Assignment& config) const {
+  for (const auto& [name, value] : weak_at) {
+    const core::Assignment* in = problem.has(name)  ? &problem
+                                 : config.has(name) ? &config
+                                                    : nullptr;
+    if (in != nullptr && in->text(name) == value) {
+      return fmt::format("declared weak at {}={}: {}", name, value, weakness);
+    }
+  }
+  return "";
+}
 
 const Variant* Subject::find_variant(std::string_view variant_name) const {
   const auto found = std::find_if(variants.begin(), variants.end(), [&](const Variant& variant) {

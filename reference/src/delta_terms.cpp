@@ -74,6 +74,8 @@ bool is_gradient(DeltaOutput output) {
 
 /// Collects hypotheses until their values are too many.
 class Hypotheses {
+  using Kind = core::ErrorHypothesis::Kind;
+
  public:
   Hypotheses(const DeltaInputs& inputs, std::int64_t chunk, std::span<const DeltaOutput> outputs,
              std::int64_t value_limit)
@@ -87,14 +89,15 @@ class Hypotheses {
   bool backward() const { return backward_; }
 
   void add_term(std::string_view name, DeltaTermSet terms) {
-    if (full_) return;
-    add(name, to_string(terms), core::ErrorHypothesis::Kind::term,
-        run(terms, DeltaWrongForm::none));
+    add({.name = std::string(name), .terms = to_string(terms), .kind = Kind::term, .effect = {}},
+        terms, DeltaWrongForm::none);
   }
   void add_wrong_form(DeltaWrongForm form) {
-    if (full_) return;
-    add(name_of(form), std::string(kWrongFormTerms[static_cast<std::size_t>(form)]),
-        core::ErrorHypothesis::Kind::wrong_form, run({}, form));
+    add({.name = std::string(name_of(form)),
+         .terms = std::string(kWrongFormTerms[static_cast<std::size_t>(form)]),
+         .kind = Kind::wrong_form,
+         .effect = {}},
+        {}, form);
   }
   std::vector<core::ErrorHypothesis> take() { return std::move(found_); }
 
@@ -105,23 +108,31 @@ class Hypotheses {
         .outputs;
   }
 
-  void add(std::string_view name, std::string terms, core::ErrorHypothesis::Kind kind,
-           const DeltaOutputs& changed) {
-    core::ErrorHypothesis hypothesis{
-        .name = std::string(name), .terms = std::move(terms), .kind = kind, .effect = {}};
+  /// What leaving out `dropped`, or computing it in the form `wrong`, does. One that is left out
+  /// keeps its place, its name and the reason.
+  void add(core::ErrorHypothesis hypothesis, DeltaTermSet dropped, DeltaWrongForm wrong) {
+    const auto leave_out = [&](std::string reason) {
+      hypothesis.left_out = std::move(reason);
+      hypothesis.effect.assign(outputs_.size(), {});
+      found_.push_back(std::move(hypothesis));
+    };
+    if (full_) return leave_out("not evaluated: too many values");
+    const DeltaOutputs changed = run(dropped, wrong);
     std::int64_t values = 0;
     for (const DeltaOutput output : outputs_) {
-      hypothesis.effect.push_back(kind == core::ErrorHypothesis::Kind::term
+      hypothesis.effect.push_back(hypothesis.kind == Kind::term
                                       ? difference(right_[output], changed[output])
                                       : difference(changed[output], right_[output]));
       values += static_cast<std::int64_t>(hypothesis.effect.back().size());
     }
-    const bool known = std::any_of(found_.begin(), found_.end(), [&](const auto& other) {
-      return other.kind == kind && other.effect == hypothesis.effect;
-    });
-    if (values == 0 || known) return;
-    full_ = values > room_;
-    if (full_) return;
+    if (values > 0) {
+      const auto same = std::find_if(found_.begin(), found_.end(), [&](const auto& other) {
+        return other.kind == hypothesis.kind && other.effect == hypothesis.effect;
+      });
+      if (same != found_.end()) return leave_out("moves what " + same->name + " moves");
+      full_ = values > room_;
+      if (full_) return leave_out("not evaluated: too many values");
+    }
     room_ -= values;
     found_.push_back(std::move(hypothesis));
   }

@@ -148,34 +148,40 @@ DeltaOutputs squaring_forward(const DeltaInputs& inputs, std::int64_t chunk, std
   });
 }
 
-std::optional<core::ErrorHypothesis> squaring_hypothesis(const DeltaInputs& inputs,
-                                                         std::int64_t chunk,
-                                                         std::span<const DeltaOutput> outputs,
-                                                         std::int64_t value_limit) {
+core::ErrorHypothesis squaring_hypothesis(const DeltaInputs& inputs, std::int64_t chunk,
+                                          std::span<const DeltaOutput> outputs,
+                                          std::int64_t value_limit) {
   constexpr std::uint64_t kDraws = 8;
+  core::ErrorHypothesis hypothesis{.name = "squaring",
+                                   .terms = "A^-1 by repeated squaring in fp32",
+                                   .kind = core::ErrorHypothesis::Kind::rounding,
+                                   .effect = {}};
+  const auto leave_out = [&](const char* reason) {
+    hypothesis.left_out = reason;
+    hypothesis.effect.assign(outputs.size(), {});
+    return hypothesis;
+  };
   const DeltaShape& shape = inputs.shape;
-  if (shape.heads() * (shape.t + shape.dk) * shape.dv > value_limit) return std::nullopt;
+  if (shape.heads() * (shape.t + shape.dk) * shape.dv > value_limit) {
+    return leave_out("not evaluated: too many values");
+  }
   const DeltaOutputs right = forward_with(
       inputs, chunk, [](const Matrix& m, std::uint64_t) { return invert_by_substitution(m); });
   DeltaOutputs squares;
   squares.o.resize(right.o.size());
   squares.hT.resize(right.hT.size());
-  bool any = false;
+  bool any_finite = false;
   for (std::uint64_t draw = 0; draw < kDraws; ++draw) {
     const DeltaOutputs squared = squaring_forward(inputs, chunk, draw);
     for (const DeltaOutput output : {DeltaOutput::o, DeltaOutput::hT}) {
       for (std::size_t i = 0; i < right[output].size(); ++i) {
         const double error = squared[output][i] - right[output][i];
         squares[output][i] += error * error / static_cast<double>(kDraws);
-        any = any || (std::isfinite(error) && error != 0.0);
+        any_finite = any_finite || std::isfinite(error);
       }
     }
   }
-  if (!any) return std::nullopt;
-  core::ErrorHypothesis hypothesis{.name = "squaring",
-                                   .terms = "A^-1 by repeated squaring in fp32",
-                                   .kind = core::ErrorHypothesis::Kind::rounding,
-                                   .effect = {}};
+  if (!any_finite) return leave_out("not evaluated: no draw of its errors is finite");
   for (const DeltaOutput output : outputs) {
     const bool affected = output == DeltaOutput::o || output == DeltaOutput::hT;
     hypothesis.effect.push_back(affected ? sizes_of(squares[output], shape.dv)

@@ -57,11 +57,9 @@ DeltaOutputs narrow_state_forward(const DeltaInputs& inputs, std::int64_t chunk,
   return outputs;
 }
 
-std::optional<core::ErrorHypothesis> narrow_state_hypothesis(const DeltaInputs& inputs,
-                                                             std::int64_t chunk,
-                                                             std::span<const DeltaOutput> outputs,
-                                                             core::Dtype state,
-                                                             std::int64_t value_limit) {
+core::ErrorHypothesis narrow_state_hypothesis(const DeltaInputs& inputs, std::int64_t chunk,
+                                              std::span<const DeltaOutput> outputs,
+                                              core::Dtype state, std::int64_t value_limit) {
   core::ErrorHypothesis hypothesis{.name = fmt::format("{}_state", core::name_of(state)),
                                    .terms = "the state that chunks hand on",
                                    .kind = core::ErrorHypothesis::Kind::low_precision,
@@ -81,7 +79,10 @@ std::optional<core::ErrorHypothesis> narrow_state_hypothesis(const DeltaInputs& 
     values += static_cast<std::int64_t>(effect.size());
     hypothesis.effect.push_back(std::move(effect));
   }
-  if (values == 0 || values > value_limit) return std::nullopt;
+  if (values > value_limit) {
+    hypothesis.effect.assign(outputs.size(), {});
+    hypothesis.left_out = "not evaluated: too many values";
+  }
   return hypothesis;
 }
 

@@ -152,8 +152,10 @@ bool exists(const Space& space, const Row& row) {
   if (forward && segments > 1 && row[kDk] == 1 && chunk == 32) {
     return false;  // dk > 2 chunk
   }
-  // Repeated squaring is declared weak for keys that correlate.
-  return !(forward && row[kVariant] == 1 && (row[kKeys] == 2 || row[kKeys] == 3));
+  core::Assignment problem;
+  problem.set("keys", space.at(row, kKeys));
+  const std::string variant = clean_variants(subject)[row[kVariant]];
+  return registry().get(subject).find_variant(variant)->declared_weakness(problem, {}).empty();
 }
 
 std::vector<Row> cross(const Space& space) {

@@ -29,10 +29,8 @@ core::Backend& simulator() {
 }
 
 std::string declared_weakness(const core::Problem& problem, const std::string& variant) {
-  if (variant != "squaring") return {};
-  const std::string& keys = problem.values.text("keys");
-  const bool alike = keys == "correlated" || keys == "identical";
-  return alike ? "repeated squaring is declared weak for keys=" + keys : "";
+  const kernels::Variant* known = subjects().get(problem.subject).find_variant(variant);
+  return known ? known->declared_weakness(problem.values, {}) : "";
 }
 
 ValueDomain<Case> simulator_cases(const std::string& subject, CaseOptions options) {

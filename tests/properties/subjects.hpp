@@ -16,8 +16,7 @@ const kernels::SubjectRegistry& subjects();
 std::vector<std::string> subject_names();
 core::Backend& simulator();
 
-/// Why a variant is not judged on a problem, "" where it is: repeated squaring declares that it
-/// fails for keys that correlate (tests/kernels/deltanet_fwd_test.cpp shows that it does).
+/// Why a variant is not judged on a problem (kernels::Variant::weak_at), "" where it is.
 std::string declared_weakness(const core::Problem& problem, const std::string& variant);
 
 /// What is drawn of a subject: simulator_limits(), all that is declared right. Sequences cost the

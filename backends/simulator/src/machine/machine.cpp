@@ -292,9 +292,9 @@ void Machine::schedule_loop() {
     const bool look = ++rounds % kRoundsBetweenLooks == 0;
     if (look) core::throw_if_stopped();
     if (look && deadline_ && std::chrono::steady_clock::now() > *deadline_) {
-      throw Stop(core::ExecutionStatus::timeout,
-                 "the time limit was reached in " + program_->entry + " after " +
-                     std::to_string(steps_) + " visible operations");
+      // A kernel that makes no progress is found above and below, by what its warps do.
+      throw Stop(core::ExecutionStatus::out_of_time,
+                 program_->entry + " had done " + std::to_string(steps_) + " visible operations");
     }
     if (progress_ != seen_progress) {
       seen_progress = progress_;

@@ -36,6 +36,18 @@ struct Variant {
   std::string hypothesis{};
   /// Mutants: problem and config values at which it shows.
   std::vector<core::Assignment::Value> shows_at{};
+  /// Clean variants: problem and config values at which it is declared weak, each alone, and why.
+  /// It is tested there all the same; what tests of the whole domain leave out is what this lists.
+  std::vector<core::Assignment::Value> weak_at{};
+  std::string weakness{};
+  /// Warnings that its author knows of and leaves alone (they are reported all the same): a
+  /// mutant's kill does not count by them, a clean variant is not blamed for them. With the reason.
+  std::vector<core::FindingClass> known_warnings{};
+  std::string known_reason{};
+
+  /// "declared weak at keys=identical: its powers grow"; empty where nothing is declared.
+  std::string declared_weakness(const core::Assignment& problem,
+                                const core::Assignment& config) const;
 };
 
 /// Lengths that diagnosis compares failures with (tail, missed rows). 0 = does not apply.

@@ -223,10 +223,10 @@ ChunkwiseResult chunkwise_backward(const DeltaInputs& inputs, const ChunkwiseOpt
 
 /// What each missing path or term and each wrong form would do to `outputs`, in order. Effects:
 /// terms expected - ablated, wrong forms wrong - expected; empty where exactly zero. Order:
-/// delta_paths(), wrong forms, single terms. Left out: what has no effect on this problem; what
-/// has the same effect as one before it (with one chunk and no states, "A_inv+dw_cross" is
+/// delta_paths(), wrong forms, single terms. Without an effect and with the reason in `left_out`:
+/// what has the same effect as one before it (with one chunk and no states, "A_inv+dw_cross" is
 /// "A_inv"); all from the first on that would bring the values above `value_limit`. When `outputs`
-/// holds no gradient only the forward is run, and terms are left out. Cost: one chunkwise run each.
+/// holds no gradient only the forward is run, and there are no terms. Cost: one chunkwise run each.
 std::vector<core::ErrorHypothesis> delta_hypotheses(const DeltaInputs& inputs, std::int64_t chunk,
                                                     std::span<const DeltaOutput> outputs,
                                                     std::int64_t value_limit = 1 << 25);

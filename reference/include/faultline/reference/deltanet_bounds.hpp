@@ -136,12 +136,14 @@ inline constexpr int kBoundRuns = 32;
 inline constexpr double kBoundLambda = 7.0;
 /// The twin must stay within this part of the bound made without it.
 inline constexpr double kTwinLimit = 0.85;
-/// A term is visible where leaving it out moves an output by this many bounds.
-inline constexpr double kVisibleRatio = 1.5;
 /// The two forms of the reference must agree to this part of the largest element.
 inline constexpr double kFormsAgree = 1e-12;
 /// RMS s above this part of RMS ref is worth a warning.
 inline constexpr double kWideBound = 0.05;
+
+/// A tensor of which a null output fails at fewer than this share of the elements that it gets
+/// wrong is blind: a defect that moves a tenth of a tensor at random would go unseen in most of it.
+inline constexpr double kSeenShare = 0.1;
 
 /// What is known about the bound of one output or intermediate.
 struct BoundFigures {
@@ -153,13 +155,14 @@ struct BoundFigures {
   std::int64_t not_finite = 0;    ///< elements whose s is infinite or NaN
   double forms_difference = 0.0;  ///< max |recurrence - chunkwise| / max |recurrence|
   bool zero_reference = false;    ///< ref is 0 everywhere: 0 is the right answer
-  bool rejects_zero = true;       ///< an all-zero output would fail
-  bool rejects_shuffled = true;   ///< the reference moved by one element would fail
+  /// Of the elements that a null output gets wrong, the share at which it would fail: of an
+  /// all-zero output, and of the reference moved by one element. 1 where it gets none wrong.
+  double rejects_zero = 1.0, rejects_shuffled = 1.0;
 
   bool unsound() const { return !(twin_ratio <= kTwinLimit); }
-  /// A null output would pass: the tensor is below the plan's rounding (behind strong gates, say).
-  /// Its bound is right, and being inside it is no evidence.
-  bool blind() const { return !rejects_zero || !rejects_shuffled; }
+  /// A null output would pass, or all but: the tensor is below the plan's rounding (behind strong
+  /// gates, say). Its bound is right, and being inside it is no evidence.
+  bool blind() const { return rejects_zero < kSeenShare || rejects_shuffled < kSeenShare; }
   bool wide() const { return !(relative_scale <= kWideBound); }
 };
 
@@ -210,21 +213,6 @@ struct DeltaBounds {
 /// (bench/reference). UsageError when the inputs' shapes do not fit or the plan is out of range.
 DeltaBounds delta_bounds(const DeltaInputs& inputs, const DeltaNumerics& numerics,
                          const BoundRequest& request = {});
-
-/// What leaving a term out, or computing it in a wrong form, would move: per output, in the order
-/// of the effects, max |effect| / B (0 where the effect is exactly zero, infinity where B is 0).
-struct VisibleTerm {
-  std::string name{};
-  std::vector<double> ratio{};
-  double worst = 0.0;
-  std::size_t worst_output = 0;
-  /// Else the term is below rounding here: its absence cannot be seen, and a pass says nothing
-  /// about it.
-  bool visible() const { return worst >= kVisibleRatio; }
-};
-/// `expected` holds one reference and bound per output, in the order of the hypotheses' effects.
-std::vector<VisibleTerm> visibility(std::span<const core::ErrorHypothesis> hypotheses,
-                                    std::span<const core::ReferenceTensor> expected);
 
 /// References and bounds by (problem, inputs, plan), so that variants and configs that share them
 /// compute them once. Holds at most `byte_budget` bytes, the least recently used go first; a result

@@ -23,10 +23,9 @@ DeltaOutputs squaring_forward(const DeltaInputs& inputs, std::int64_t chunk, std
 
 /// The error hypothesis "squaring" (rounding): per element of `outputs` the root mean square, over
 /// a few draws and the rows of 16 around it, of what squaring does to o and hT; gradients have no
-/// effect. Nothing when there are more than `value_limit` values, or no draw is finite.
-std::optional<core::ErrorHypothesis> squaring_hypothesis(const DeltaInputs& inputs,
-                                                         std::int64_t chunk,
-                                                         std::span<const DeltaOutput> outputs,
-                                                         std::int64_t value_limit = 1 << 25);
+/// effect. Left out when there are more than `value_limit` values, or no draw is finite.
+core::ErrorHypothesis squaring_hypothesis(const DeltaInputs& inputs, std::int64_t chunk,
+                                          std::span<const DeltaOutput> outputs,
+                                          std::int64_t value_limit = 1 << 25);
 
 }  // namespace faultline::reference

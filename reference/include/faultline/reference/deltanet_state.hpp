@@ -17,12 +17,11 @@ namespace faultline::reference {
 DeltaOutputs narrow_state_forward(const DeltaInputs& inputs, std::int64_t chunk, core::Dtype state);
 
 /// The error hypothesis "<dtype>_state" (low precision): the outputs above minus the right ones,
-/// for `outputs`, of which only o and hT can differ; gradients have no effect. Nothing when no
-/// value differs or there are more than `value_limit` of them.
-std::optional<core::ErrorHypothesis> narrow_state_hypothesis(const DeltaInputs& inputs,
-                                                             std::int64_t chunk,
-                                                             std::span<const DeltaOutput> outputs,
-                                                             core::Dtype state,
-                                                             std::int64_t value_limit = 1 << 25);
+/// for `outputs`, of which only o and hT can differ; gradients have no effect. Left out when
+/// there are more than `value_limit` values.
+core::ErrorHypothesis narrow_state_hypothesis(const DeltaInputs& inputs, std::int64_t chunk,
+                                              std::span<const DeltaOutput> outputs,
+                                              core::Dtype state,
+                                              std::int64_t value_limit = 1 << 25);
 
 }  // namespace faultline::reference
