@@ -16,8 +16,8 @@ struct ConfigOnset {
 };
 
 /// The first numeric setting, by name, that is larger in every failing config of a problem than in
-/// every passing one, over all problems of which some configs fail and some pass. Nothing when there
-/// is none, or no such problem.
+/// every passing one, over all problems of which some configs fail and some pass. Nothing when
+/// there is none, or no such problem.
 std::optional<ConfigOnset> config_onset(const Facts& facts);
 
 }  // namespace faultline::diagnosis

@@ -80,8 +80,9 @@ std::optional<Experiment> next_experiment(const core::Evidence& evidence) {
     if (!facts.configs.empty() && facts.arms.empty() && !facts.only_without_reference()) {
       next.kind = Experiment::Kind::repeat_fixed_inputs;
       next.trials = 18;
-      next.reason = "every trial had new inputs: repeating one that failed decides between the data "
-                    "and the timing";
+      next.reason =
+          "every trial had new inputs: repeating one that failed decides between the data "
+          "and the timing";
       return next;
     }
     if (!timing_dependence(facts).empty()) {

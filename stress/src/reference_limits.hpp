@@ -19,11 +19,11 @@ std::string not_examined_text(const std::string& what, const core::TrialPlan& pl
                               std::int64_t element_limit);
 
 /// Add to the evidence what the plan says of its reference (TrialPlan::reference_notes) at the
-/// inputs of `input_seed`; where it says nothing, the outputs that all zeros, or the reference moved
-/// by one element, would pass, and those with a wide bound. When no output is left, a note without
-/// an output says so. Plans of more than `element_limit` elements that say nothing of themselves are
-/// not examined, which the evidence then says. What the plan's functions throw becomes an unusable
-/// reference.
+/// inputs of `input_seed`; where it says nothing, the outputs that all zeros, or the reference
+/// moved by one element, would pass, and those with a wide bound. When no output is left, a note
+/// without an output says so. Plans of more than `element_limit` elements that say nothing of
+/// themselves are not examined, which the evidence then says. What the plan's functions throw
+/// becomes an unusable reference.
 void add_reference_limits(core::Evidence& evidence, const core::TrialPlan& plan,
                           core::DataMode data, std::uint64_t input_seed, std::int64_t element_limit,
                           const std::string& problem, const std::string& config);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Defects that none of the limits of the accumulation rule was fitted to: sums over increasing
-// lengths, in several low precisions and orders, and errors that are no accumulation. The inputs are
-// drawn anew here, from seeds of their own; the rule sees the growth of the relative error alone.
+// lengths, in several low precisions and orders, and errors that are no accumulation. The inputs
+// are drawn anew here, from seeds of their own; the rule sees the growth of the relative error
+// alone.
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -26,7 +27,8 @@ using core::FindingClass;
 double rounded(Dtype dtype, double x) { return core::round_to(dtype, x); }
 
 /// The terms of one sum: products of two unit normals, or of uniforms in [0, 1) (one sign).
-std::vector<double> terms(std::uint64_t seed, std::uint64_t row, std::int64_t length, bool positive) {
+std::vector<double> terms(std::uint64_t seed, std::uint64_t row, std::int64_t length,
+                          bool positive) {
   std::vector<double> all(static_cast<std::size_t>(length));
   const std::uint64_t key = core::mix64(core::mix64(seed) + row);
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -73,8 +75,8 @@ core::Evidence sweep(const Sum& sum, bool positive, std::uint64_t seed, std::int
   for (std::int64_t length = shortest; length <= shortest * 64; length *= 4) {
     double errors = 0.0, values = 0.0, worst = 0.0;
     for (std::uint64_t row = 0; row < kRowsTried; ++row) {
-      const std::vector<double> x = terms(seed + static_cast<std::uint64_t>(length), row, length,
-                                          positive);
+      const std::vector<double> x =
+          terms(seed + static_cast<std::uint64_t>(length), row, length, positive);
       double absolute = 0.0;
       for (const double term : x) absolute += std::fabs(term);
       const double right = exact(x), got = rounded(Dtype::f32, sum(x, row));
@@ -85,8 +87,7 @@ core::Evidence sweep(const Sum& sum, bool positive, std::uint64_t seed, std::int
       values += right * right;
     }
     const bool wrong = worst > 1.0;
-    core::ConfigEvidence c =
-        cell(fmt::format("k={}", length), "threads=32", length, 1, wrong);
+    core::ConfigEvidence c = cell(fmt::format("k={}", length), "threads=32", length, 1, wrong);
     e.configs.push_back(c);
     core::GrowthEvidence row;
     row.output = "new_state";
@@ -115,7 +116,8 @@ std::vector<Defect> defects() {
     }
   }
   // Errors of one size whatever the length, or that no sum explains.
-  all.push_back({"constant offset", off([](double y, const auto&, auto) { return y + 0.5; }), false});
+  all.push_back(
+      {"constant offset", off([](double y, const auto&, auto) { return y + 0.5; }), false});
   all.push_back({"scale 1.1", off([](double y, const auto&, auto) { return 1.1 * y; }), false});
   all.push_back({"scale 1.001", off([](double y, const auto&, auto) { return 1.001 * y; }), false});
   all.push_back({"one row in sixteen off by a random amount",
@@ -159,8 +161,9 @@ TEST(AccumulationHoldout, NothingElseIsCalledOneAndMostOfThemAre) {
           if (called != defect.accumulates) {
             std::string growth;
             for (const auto& row : e.growth) growth += fmt::format(" {:.3g}", row.relative_l2);
-            fmt::print("{}{} of {}, seed {}: {};{}\n", called ? "called one: " : "not named: ",
-                       defect.name, positive ? "one sign" : "both signs", seed,
+            fmt::print("{}{} of {}, seed {}: {};{}\n",
+                       called ? "called one: " : "not named: ", defect.name,
+                       positive ? "one sign" : "both signs", seed,
                        core::name_of(verdict.findings[0].finding), growth);
           }
         }

@@ -119,8 +119,8 @@ TEST(Plan, TakesTheArmsAskedForWhateverTheNumberOfTrials) {
   const kernels::Subject subject = toy_subject();
   core::TrialPlan trial = toy_trial(subject).plan;
   for (const std::uint64_t trials : {1u, 5u, 12u, 2000u}) {
-    const stress::CampaignPlan plan = default_plan(
-        model(), trial, {.trials = trials, .arms = {"round_robin_eager"}});
+    const stress::CampaignPlan plan =
+        default_plan(model(), trial, {.trials = trials, .arms = {"round_robin_eager"}});
     ASSERT_EQ(plan.arms.size(), 1u) << trials;
     EXPECT_EQ(plan.arms[0].perturbation.name, "round_robin_eager");
     EXPECT_EQ(plan.arms[0].trials, trials);
