@@ -14,7 +14,8 @@ namespace faultline::kernels::catalogue {
 
 namespace {
 
-constexpr std::int64_t kRows = 16, kCols = 32;  // of a block
+constexpr std::int64_t kCols = 32;            // of a block
+constexpr std::int64_t kRows = 4, kWarps = 8;  // of a warp, of a block
 
 using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
@@ -34,13 +35,13 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
   plan.declared_deterministic = variant == "declared";
   const core::LaunchOperation sum =
       launch(detail::cached_module(embedded::atomic_sum()), "atomic_sum",
-             {u32(detail::ceil_div(cols, kCols)), u32(detail::ceil_div(rows, kRows)), 1},
-             {kCols, 1, 1},
+             {u32(detail::ceil_div(cols, kCols)), u32(detail::ceil_div(rows, kRows * kWarps)), 1},
+             {kCols, kWarps, 1},
              {core::BufferArgument{0}, core::BufferArgument{1}, core::scalar(i32(rows)),
               core::scalar(i32(cols))});
   plan.program = one_stream(
       "atomic_sum", {core::FillOperation{core::BufferArgument{1}, plan.buffers[1].bytes(), 0}, sum});
-  // Whatever the order: a term passes its block's additions and one for every block.
+  // Whatever the order: a term passes its warp's additions and one for every warp.
   const reference::GemvBound bound = reference::gemv_bound(
       {.chain = static_cast<double>(kRows + detail::ceil_div(rows, kRows)),
        .terms = static_cast<double>(rows)});
@@ -72,7 +73,7 @@ Subject make_atomic_sum() {
        .numeric_plan = {{.name = "sum_r X_rc",
                          .stored = core::Dtype::f32,
                          .accumulate = core::Dtype::f32,
-                         .reduction = "rows: chains of 16, then atomics in any order"}},
+                         .reduction = "rows: chains of 4, then atomics in any order"}},
        .plan = plan});
 }
 

@@ -22,9 +22,9 @@ constexpr std::int64_t kTileKeys = 16;
 constexpr double kLeastNormal = 0x1p-126;
 
 /// Row q of O and its bound. Key k has the weight w = exp(-r), r = (largest visible score) - s_k.
-/// On the way from its tile to the end it passes at most tiles + 1 expf() of 2 ulp each (4 u), whose
-/// arguments add up to r and were rounded once each (r u together), tiles scalings, and sk + 1
-/// additions and products: together gamma_m with m = 4 (tiles + 1) + r + tiles + sk + 1. expf may
+/// On the way from its tile to the end it passes at most tiles + 1 expf() of 2 ulp each (4 u),
+/// whose arguments add up to r and were rounded once each (r u together), tiles scalings, and sk +
+/// 1 additions and products: together gamma_m with m = 4 (tiles + 1) + r + tiles + sk + 1. expf may
 /// flush results below 2^-126, each scaling likewise.
 struct Softmax {
   Eigen::RowVectorXd output, bound;
@@ -66,12 +66,12 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
       {input("S", f32, {sq, sk}, normal(level, 2.0f)), input("V", f32, {sk, d}, normal()),
        output("O", f32, {sq, d},
               {.rows = sq, .cols = d, .tile_cols = d, .tile_axis = "query (one block)"})});
-  plan.program = one_stream(
-      "attn_row",
-      {launch(detail::cached_module(embedded::attn_row()), "attn_row_" + variant, {u32(sq), 1, 1},
-              {u32(d), 1, 1},
-              {core::BufferArgument{0}, core::BufferArgument{1}, core::BufferArgument{2},
-               core::scalar(i32(sq)), core::scalar(i32(sk)), core::scalar(i32(d))})});
+  plan.program =
+      one_stream("attn_row",
+                 {launch(detail::cached_module(embedded::attn_row()), "attn_row_" + variant,
+                         {u32(sq), 1, 1}, {u32(d), 1, 1},
+                         {core::BufferArgument{0}, core::BufferArgument{1}, core::BufferArgument{2},
+                          core::scalar(i32(sq)), core::scalar(i32(sk)), core::scalar(i32(d))})});
   plan.reference = [=](const std::vector<core::Tensor>& inputs) {
     const RowMajor s = matrix(inputs.at(0)), v = matrix(inputs.at(1));
     core::ReferenceTensor o;
@@ -90,7 +90,8 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
 Subject make_attn_row() {
   return make(
       {.name = "attn_row",
-       .description = "O = softmax(S) V in fp32, causal, by the online softmax over tiles of 16 keys",
+       .description =
+           "O = softmax(S) V in fp32, causal, by the online softmax over tiles of 16 keys",
        .problem_domain = {{detail::integer_parameter("sq", "queries", 1, 4096, 64),
                            detail::integer_parameter("sk", "keys", 1, 4096, 64),
                            detail::integer_parameter("d", "columns of V", 1, 1024, 32),

@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::int64_t kTileRows = 8, kTileCols = 64;
 constexpr std::int64_t kPitchElements = 64;  // rows of bf16 begin at multiples of 128 bytes
+constexpr float kScale = 0.125f;             // exact
 
 using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
@@ -38,12 +39,12 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
               {u32(pitch / kTileCols), u32(detail::ceil_div(rows, kTileRows)), 1},
               {32, kTileRows, 1},
               {core::BufferArgument{0}, core::BufferArgument{1}, core::scalar(i32(rows)),
-               core::scalar(i32(cols)), core::scalar(i32(pitch))})});
+               core::scalar(i32(cols)), core::scalar(i32(pitch)), core::scalar(kScale)})});
   plan.reference = [=](const std::vector<core::Tensor>& inputs) {
     const std::vector<double> x = inputs.at(0).to_doubles();
     RowMajor expected = RowMajor::Zero(rows, pitch);
     RowMajor bound = RowMajor::Constant(rows, pitch, core::must_stay_untouched());
-    expected.leftCols(cols) = Eigen::Map<const RowMajor>(x.data(), rows, cols);
+    expected.leftCols(cols) = kScale * Eigen::Map<const RowMajor>(x.data(), rows, cols);
     bound.leftCols(cols).setZero();  // one rounding, which acceptance allows for
     core::ReferenceTensor y;
     y.expected.assign(expected.data(), expected.data() + expected.size());
@@ -57,7 +58,7 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
 
 Subject make_cast_copy() {
   return make({.name = "cast_copy",
-               .description = "rows of fp32 cast to rows of bf16 in a pitched buffer",
+               .description = "rows of fp32, scaled, cast to rows of bf16 in a pitched buffer",
                .problem_domain = {{detail::integer_parameter("rows", "rows", 1, 4096, 10),
                                    detail::integer_parameter("cols", "columns; rows of Y begin "
                                                                      "every multiple of 64",
@@ -72,7 +73,7 @@ Subject make_cast_copy() {
                             {{"rows", "1"}, {"cols", "1"}},
                             {{"rows", "17"}, {"cols", "65"}},
                             {{"cols", "128"}}},
-               .numeric_plan = {{.name = "Y = X", .stored = core::Dtype::bf16}},
+               .numeric_plan = {{.name = "Y = scale X", .stored = core::Dtype::bf16}},
                .plan = plan});
 }
 

@@ -39,8 +39,8 @@ __device__ void partial_sums(const float* __restrict__ x, float* __restrict__ pa
 
 extern "C" {
 
-__global__ void __launch_bounds__(128) colsum_affine_masked(const float* x, float* parts, int rows,
-                                                            int cols) {
+__global__ void __launch_bounds__(128)
+    colsum_affine_masked(const float* x, float* parts, int rows, int cols) {
   using namespace faultline::kernels::catalogue;
   partial_sums<Defect::none>(x, parts, rows, cols);
 }

@@ -33,8 +33,9 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
   core::TrialPlan plan = start_plan(
       problem, variant, config,
       {input("A_transposed", f32, {k, m}, values), input("x", f32, {k}, values),
-       output("y", f32, {m},
-              {.rows = m, .tile_rows = kRows, .tile_axis = "128 rows of y (the blocks of a row)"})});
+       output(
+           "y", f32, {m},
+           {.rows = m, .tile_rows = kRows, .tile_axis = "128 rows of y (the blocks of a row)"})});
   plan.buffers[0].reduction = {.extent = k, .stride = m, .tile = 16};
   // Blocks add in any order; only where nothing rounds are the bits always the same.
   plan.declared_deterministic = exact;
@@ -49,9 +50,8 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
                           core::scalar(i32(m)), core::scalar(i32(k)), core::scalar(i32(columns))}));
   plan.program = one_stream("gemv_splitk", std::move(steps));
 
-  const reference::GemvBound bound =
-      reference::gemv_bound({.chain = static_cast<double>(columns + splits),
-                             .terms = static_cast<double>(k)});
+  const reference::GemvBound bound = reference::gemv_bound(
+      {.chain = static_cast<double>(columns + splits), .terms = static_cast<double>(k)});
   plan.reference = [=](const std::vector<core::Tensor>& inputs) {
     const RowMajor a = matrix(inputs.at(0)), x = matrix(inputs.at(1));
     const double unit = granularity(a) * granularity(x);
@@ -101,7 +101,7 @@ Subject make_gemv_splitk() {
        .problems = {{},
                     {{"m", "130"}, {"k", "37"}},
                     {{"m", "130"}, {"k", "37"}, {"inputs", "normal"}},
-                    {{"m", "1"}, {"k", "1"}}},
+                    {{"m", "1"}, {"k", "1"}, {"inputs", "normal"}}},
        .numeric_plan = {{.name = "sum_j A_ij x_j",
                          .stored = core::Dtype::f32,
                          .accumulate = core::Dtype::f32,
@@ -112,9 +112,8 @@ Subject make_gemv_splitk() {
                                                    {1, 2, 4, 8}, 4)}},
        .configs = {splits_of(4), splits_of(1), splits_of(8)},
        .lengths = [](const core::Problem& p, const std::string&, const core::Config&) {
-         return TileLengths{.reduction = p.values.integer("k"),
-                            .tile_rows = kRows,
-                            .rows = p.values.integer("m")};
+         return TileLengths{
+             .reduction = p.values.integer("k"), .tile_rows = kRows, .rows = p.values.integer("m")};
        }});
 }
 

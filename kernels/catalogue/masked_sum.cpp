@@ -118,7 +118,7 @@ Subject make_masked_sum() {
                            "another batch",
                            {{"batches", "6"}, {"heads", "4"}})},
        .problems = {{},
-                    {{"batches", "1"}, {"heads", "1"}, {"t", "1"}},
+                    {{"batches", "5"}, {"heads", "1"}, {"t", "1"}},
                     {{"batches", "3"}, {"heads", "5"}, {"t", "129"}}},
        .numeric_plan = {{.name = "sum_i X_bhi",
                          .stored = core::Dtype::f32,

@@ -26,9 +26,9 @@ constexpr double kEpsilon = static_cast<double>(1e-6f);
 /// and rsqrtf adds 2 ulp (CUDA C++ Programming Guide, mathematical functions).
 double scale_error(std::int64_t d) {
   const double length = static_cast<double>(d);
-  const double r = reference::gamma_fp32(static_cast<double>(detail::ceil_div(d, kWarp) + 5 + 2)) +
-                   length * (reference::reference_roundoff() +
-                             reference::fp32_underflow() / kEpsilon);
+  const double r =
+      reference::gamma_fp32(static_cast<double>(detail::ceil_div(d, kWarp) + 5 + 2)) +
+      length * (reference::reference_roundoff() + reference::fp32_underflow() / kEpsilon);
   const double root = r / (2.0 - 2.0 * r), rsqrt = 4.0 * reference::fp32_roundoff();
   return root + rsqrt + root * rsqrt;
 }
@@ -43,11 +43,10 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
               {.rows = rows, .cols = d, .tile_cols = d, .tile_axis = "row (one warp)"}),
        output("rstd", core::Dtype::f32, {rows}, {.rows = rows, .tile_axis = "row (one warp)"})});
   plan.program = one_stream(
-      "rmsnorm",
-      {launch(detail::cached_module(embedded::rmsnorm()), "rmsnorm_" + variant,
-              {u32(detail::ceil_div(rows, kWarps)), 1, 1}, {kThreads, 1, 1},
-              {core::BufferArgument{0}, core::BufferArgument{1}, core::BufferArgument{2},
-               core::scalar(i32(rows)), core::scalar(i32(d))})});
+      "rmsnorm", {launch(detail::cached_module(embedded::rmsnorm()), "rmsnorm_" + variant,
+                         {u32(detail::ceil_div(rows, kWarps)), 1, 1}, {kThreads, 1, 1},
+                         {core::BufferArgument{0}, core::BufferArgument{1}, core::BufferArgument{2},
+                          core::scalar(i32(rows)), core::scalar(i32(d))})});
   plan.reference = [error = scale_error(d)](const std::vector<core::Tensor>& inputs) {
     const RowMajor x = matrix(inputs.at(0));
     core::ReferenceTensor y, rstd;
@@ -84,7 +83,8 @@ Subject make_rmsnorm() {
                     mutant("bf16_sum", "f32_sum", core::FindingClass::accumulation,
                            "the sum of squares is kept in bf16, the dtype of x",
                            {{"rows", "8"}, {"d", "16384"}})},
-       // One series of lengths, so that the growth of an error shows; a ragged and a degenerate row.
+       // One series of lengths, so that the growth of an error shows; a ragged and a degenerate
+       // row.
        .problems = {at("8", "1024"), at("8", "256"), at("8", "4096"), at("8", "16384"),
                     at("5", "1000"), at("1", "1")},
        .numeric_plan = {{.name = "sum_i x_i^2",

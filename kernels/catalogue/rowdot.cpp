@@ -24,17 +24,16 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
                  {input("X", f32, {rows, k}, normal()), input("w", f32, {k}, normal()),
                   output("y", f32, {rows}, {.rows = rows, .tile_axis = "row of X (one block)"})});
   plan.buffers[0].reduction = {.extent = k, .stride = 1, .tile = kTile};
-  plan.program = one_stream(
-      "rowdot",
-      {launch(detail::cached_module(embedded::rowdot()), "rowdot_" + variant, {u32(rows), 1, 1},
-              {kThreads, 1, 1},
-              {core::BufferArgument{0}, core::BufferArgument{1}, core::BufferArgument{2},
-               core::scalar(i32(k))})});
+  plan.program =
+      one_stream("rowdot", {launch(detail::cached_module(embedded::rowdot()), "rowdot_" + variant,
+                                   {u32(rows), 1, 1}, {kThreads, 1, 1},
+                                   {core::BufferArgument{0}, core::BufferArgument{1},
+                                    core::BufferArgument{2}, core::scalar(i32(k))})});
   // Four fmas a thread and tile, the tree of a warp, the sum over the warps.
   const std::int64_t tiles = detail::ceil_div(k, kTile);
-  const reference::GemvBound bound =
-      reference::gemv_bound({.chain = static_cast<double>(tiles * kTile / kThreads + 5 + kWarps - 1),
-                             .terms = static_cast<double>(k)});
+  const reference::GemvBound bound = reference::gemv_bound(
+      {.chain = static_cast<double>(tiles * kTile / kThreads + 5 + kWarps - 1),
+       .terms = static_cast<double>(k)});
   plan.reference = [=](const std::vector<core::Tensor>& inputs) {
     const RowMajor x = matrix(inputs.at(0)), w = matrix(inputs.at(1));
     const double unit = granularity(x) * granularity(w);
@@ -53,7 +52,8 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
 Subject make_rowdot() {
   return make(
       {.name = "rowdot",
-       .description = "y = X w in fp32, a row per block, tiles of X by cp.async through two buffers",
+       .description =
+           "y = X w in fp32, a row per block, tiles of X by cp.async through two buffers",
        .problem_domain = {{detail::integer_parameter("rows", "rows of X", 1, 1 << 20, 8),
                            detail::integer_parameter("k", "columns of X", 4, 1 << 20, 2048, 4)}},
        .variants = {clean("double_buffered", "a group of copies is committed in every pass"),
@@ -61,7 +61,9 @@ Subject make_rowdot() {
                            "no group is committed in the last pass: its wait leaves the copies of "
                            "the last tile in flight",
                            {{"rows", "8"}, {"k", "2048"}})},
-       .problems = {{}, {{"rows", "3"}, {"k", "1300"}}, {{"rows", "5"}, {"k", "512"}},
+       .problems = {{},
+                    {{"rows", "3"}, {"k", "1300"}},
+                    {{"rows", "5"}, {"k", "512"}},
                     {{"rows", "1"}, {"k", "4"}}},
        .numeric_plan = {{.name = "sum_k X_rk w_k",
                          .stored = core::Dtype::f32,

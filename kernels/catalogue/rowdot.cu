@@ -7,8 +7,8 @@
 namespace faultline::kernels::catalogue {
 
 constexpr int kThreads = 128;
-constexpr int kChunk = 4;                  // floats of a 16-byte copy
-constexpr int kTile = kThreads * kChunk;   // one copy a thread
+constexpr int kChunk = 4;                 // floats of a 16-byte copy
+constexpr int kTile = kThreads * kChunk;  // one copy a thread
 
 /// block (128), a row each. x [rows, k], w [k], y [rows]; k is a multiple of 4.
 template <bool kCommitEveryPass>
@@ -60,13 +60,13 @@ __device__ void rowdot(const float* __restrict__ x, const float* __restrict__ w,
 
 extern "C" {
 
-__global__ void __launch_bounds__(128) rowdot_double_buffered(const float* x, const float* w,
-                                                              float* y, int k) {
+__global__ void __launch_bounds__(128)
+    rowdot_double_buffered(const float* x, const float* w, float* y, int k) {
   faultline::kernels::catalogue::rowdot<true>(x, w, y, k);
 }
 
-__global__ void __launch_bounds__(128) rowdot_unawaited_tile(const float* x, const float* w,
-                                                             float* y, int k) {
+__global__ void __launch_bounds__(128)
+    rowdot_unawaited_tile(const float* x, const float* w, float* y, int k) {
   faultline::kernels::catalogue::rowdot<false>(x, w, y, k);
 }
 

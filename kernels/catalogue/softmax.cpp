@@ -20,21 +20,21 @@ namespace {
 
 using Row = Eigen::Map<const Eigen::RowVectorXd>;
 
-/// Softmax of z = factor x, and how far the kernel may be from it, by intervals: the rounded
-/// product and the rounded difference move an exponent by d_i, expf is right to 2 ulps (4 u), the
-/// sum to gamma_n, the quotient to u; below 2^-126 results are subnormal, multiples of 2^-149. The
-/// maximum's own error shifts all exponents alike and cancels.
+/// Softmax of z = factor x, and how far the kernel may be from it, by intervals. The kernel takes
+/// off the largest rounded product m, of all elements alike, so that m may be any number. An
+/// exponent z - m is off by the rounding of the product, if it was rounded at all, and by that of
+/// the difference; expf is right to 2 ulps (4 u), the sum to gamma_n, the quotient to u; below
+/// 2^-126 results are subnormal, multiples of 2^-149.
 void add_row(const Row& x, double factor, core::ReferenceTensor& y) {
   const double u = reference::fp32_roundoff(), tiny = reference::fp32_underflow();
   const auto n = static_cast<double>(x.size());
   const Eigen::RowVectorXd z = factor * x;
-  const double largest = z.maxCoeff();
+  const Eigen::RowVectorXd rounded = z.cast<float>().cast<double>();
+  const double m = rounded.maxCoeff();
   Eigen::RowVectorXd e(x.size()), low(x.size()), high(x.size());
   for (Eigen::Index i = 0; i < x.size(); ++i) {
-    const double d = z[i] - largest;
-    // The rounded maximum may exceed the exact one by its own rounding.
-    const double rounded = static_cast<double>(static_cast<float>(z[i])) - z[i];
-    const double off = std::fabs(rounded) + u * (std::fabs(d) + u * std::fabs(largest)) * (1 + u);
+    const double d = z[i] - m, product = std::fabs(rounded[i] - z[i]);
+    const double off = product + u * (std::fabs(d) + product);
     e[i] = reference::exponential(d);
     low[i] = std::max(0.0, reference::exponential(d - off) * (1 - 4 * u) - 2 * tiny);
     high[i] = reference::exponential(std::min(d + off, 700.0)) * (1 + 4 * u) + 2 * tiny;

@@ -8,6 +8,7 @@ std::vector<Subject> all_subjects() {
   subjects.push_back(make_sgemm());
   subjects.push_back(make_rowdot());
   subjects.push_back(make_gemv_splitk());
+  subjects.push_back(make_colsum_workspace());
   subjects.push_back(make_unpack_bwd());
   subjects.push_back(make_colsum_affine());
   subjects.push_back(make_rowscale());
@@ -22,6 +23,11 @@ std::vector<Subject> all_subjects() {
   subjects.push_back(make_atomic_sum());
   subjects.push_back(make_softmax());
   subjects.push_back(make_message());
+  subjects.push_back(make_graph_scale());
+  subjects.push_back(make_jit_scale());
+  subjects.push_back(make_dispatch());
+  subjects.push_back(make_ring_copy());
+  subjects.push_back(make_allreduce2());
   return subjects;
 }
 

@@ -11,6 +11,7 @@ namespace faultline::kernels::catalogue {
 Subject make_sgemm();
 Subject make_rowdot();
 Subject make_gemv_splitk();
+Subject make_colsum_workspace();
 Subject make_unpack_bwd();
 Subject make_colsum_affine();
 Subject make_rowscale();
@@ -25,6 +26,11 @@ Subject make_gather_rows();
 Subject make_atomic_sum();
 Subject make_softmax();
 Subject make_message();
+Subject make_graph_scale();
+Subject make_jit_scale();
+Subject make_dispatch();
+Subject make_ring_copy();
+Subject make_allreduce2();
 
 /// All of them, in the order of docs/catalogue.md.
 std::vector<Subject> all_subjects();

@@ -18,21 +18,20 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
                      const core::Config& config) {
   const std::int64_t m = problem.values.integer("m"), n = problem.values.integer("n");
   const core::Dtype f32 = core::Dtype::f32;
-  core::TrialPlan plan = start_plan(problem, variant, config,
-                                    {input("A", f32, {m, n}, normal()),
-                                     output("B", f32, {n, m},
-                                            {.rows = n,
-                                             .cols = m,
-                                             .tile_rows = kTile,
-                                             .tile_cols = kTile,
-                                             .tile_axis = "32 x 32 of B (one block)"})});
+  core::TrialPlan plan = start_plan(
+      problem, variant, config,
+      {input("A", f32, {m, n}, normal()), output("B", f32, {n, m},
+                                                 {.rows = n,
+                                                  .cols = m,
+                                                  .tile_rows = kTile,
+                                                  .tile_cols = kTile,
+                                                  .tile_axis = "32 x 32 of B (one block)"})});
   plan.program = one_stream(
-      "transpose",
-      {launch(detail::cached_module(embedded::transpose()), "transpose_" + variant,
-              {u32(detail::ceil_div(n, kTile)), u32(detail::ceil_div(m, kTile)), 1},
-              {kTile, kBlockRows, 1},
-              {core::BufferArgument{0}, core::BufferArgument{1}, core::scalar(i32(m)),
-               core::scalar(i32(n))})});
+      "transpose", {launch(detail::cached_module(embedded::transpose()), "transpose_" + variant,
+                           {u32(detail::ceil_div(n, kTile)), u32(detail::ceil_div(m, kTile)), 1},
+                           {kTile, kBlockRows, 1},
+                           {core::BufferArgument{0}, core::BufferArgument{1}, core::scalar(i32(m)),
+                            core::scalar(i32(n))})});
   plan.reference = [](const std::vector<core::Tensor>& inputs) {
     const RowMajor b = matrix(inputs.at(0)).transpose();
     core::ReferenceTensor tensor;

@@ -25,18 +25,18 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
   const std::int64_t max_length = of("max_length"), d = of("d");
   const std::int64_t rows = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
   const core::Dtype f32 = core::Dtype::f32;
-  core::TrialPlan plan = start_plan(
-      problem, variant, config,
-      {input("g", f32, {kSequences, max_length, d}, normal()),
-       output("dx", f32, {rows, d},
-              {.rows = rows, .cols = d, .tile_cols = d, .tile_axis = "row of dx"})});
-  plan.program = one_stream(
-      "unpack_bwd",
-      {launch(detail::cached_module(embedded::unpack_bwd()), "unpack_bwd_" + variant,
-              {kSequences, 1, 1}, {32, 8, 1},
-              {core::BufferArgument{0}, core::BufferArgument{1}, core::scalar(i32(lengths[0])),
-               core::scalar(i32(lengths[1])), core::scalar(i32(lengths[2])),
-               core::scalar(i32(lengths[3])), core::scalar(i32(max_length)), core::scalar(i32(d))})});
+  core::TrialPlan plan =
+      start_plan(problem, variant, config,
+                 {input("g", f32, {kSequences, max_length, d}, normal()),
+                  output("dx", f32, {rows, d},
+                         {.rows = rows, .cols = d, .tile_cols = d, .tile_axis = "row of dx"})});
+  plan.program = one_stream("unpack_bwd",
+                            {launch(detail::cached_module(embedded::unpack_bwd()),
+                                    "unpack_bwd_" + variant, {kSequences, 1, 1}, {32, 8, 1},
+                                    {core::BufferArgument{0}, core::BufferArgument{1},
+                                     core::scalar(i32(lengths[0])), core::scalar(i32(lengths[1])),
+                                     core::scalar(i32(lengths[2])), core::scalar(i32(lengths[3])),
+                                     core::scalar(i32(max_length)), core::scalar(i32(d))})});
   // Copies and zeros: nothing rounds.
   plan.reference = [=](const std::vector<core::Tensor>& inputs) {
     const std::vector<double> values = inputs.at(0).to_doubles();
@@ -62,7 +62,8 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
 Subject make_unpack_bwd() {
   return make(
       {.name = "unpack_bwd",
-       .description = "gradient of unpacking 4 sequences into a padded array that cuts off long ones",
+       .description =
+           "gradient of unpacking 4 sequences into a padded array that cuts off long ones",
        .problem_domain = {{detail::integer_parameter("n0", "length of sequence 0", 1, 4096, 5),
                            detail::integer_parameter("n1", "length of sequence 1", 0, 4096, 9),
                            detail::integer_parameter("n2", "length of sequence 2", 0, 4096, 3),
@@ -76,7 +77,11 @@ Subject make_unpack_bwd() {
                            "written",
                            {{"n0", "5"}, {"n1", "9"}, {"n2", "3"}, {"max_length", "4"}})},
        .problems = {{},
-                    {{"n0", "3"}, {"n1", "0"}, {"n2", "17"}, {"n3", "8"}, {"max_length", "17"},
+                    {{"n0", "3"},
+                     {"n1", "0"},
+                     {"n2", "17"},
+                     {"n3", "8"},
+                     {"max_length", "17"},
                      {"d", "33"}},
                     {{"n0", "2"}, {"n1", "0"}, {"n2", "0"}, {"max_length", "1"}, {"d", "1"}}},
        .numeric_plan = {{.name = "dx", .stored = core::Dtype::f32, .accumulate = core::Dtype::f32}},

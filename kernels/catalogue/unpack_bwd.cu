@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradient of unpacking: sequences that lie one after another were copied into a padded array, those
-// longer than the padding cut off. Rows that were cut off have the gradient 0.
+// Gradient of unpacking: sequences that lie one after another were copied into a padded array,
+// those longer than the padding cut off. Rows that were cut off have the gradient 0.
 #include <stdint.h>
 
 namespace faultline::kernels::catalogue {

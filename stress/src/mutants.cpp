@@ -47,9 +47,9 @@ void add_trials(core::KillCell& cell, const core::TrialResult& result) {
   cell.failed += result.failed;
 }
 
-/// What the evidence says of a variant, as one cell.
+/// What the evidence says of a variant, as one cell. `known`: warnings that do not count.
 core::KillCell judge(Detector detector, const core::Evidence& evidence,
-                     const kernels::Variant& variant) {
+                     const kernels::Variant& variant, const std::vector<FindingClass>& known) {
   core::KillCell cell;
   cell.detector = detector;
   cell.ran = true;
@@ -58,7 +58,10 @@ core::KillCell judge(Detector detector, const core::Evidence& evidence,
   const core::Verdict verdict = diagnosis::diagnose(evidence);
   cell.outcome = verdict.outcome;
   for (const core::Finding& finding : verdict.findings) {
-    if (finding.severity != core::Severity::note) cell.classes.push_back(finding.finding);
+    if (finding.severity == core::Severity::note) continue;
+    const bool expected = finding.severity == core::Severity::warning &&
+                          std::find(known.begin(), known.end(), finding.finding) != known.end();
+    if (!expected) cell.classes.push_back(finding.finding);
   }
   const bool warned = !cell.classes.empty() && (is_slow(cell.classes.front()) ||
                                                 is_inconclusive_class(cell.classes.front()));
@@ -135,6 +138,8 @@ class MatrixRun {
     row.clean_twin = variant.clean_twin;
     row.is_mutant = variant.is_mutant;
     row.required = variant.required_finding;
+    const kernels::Variant* twin = subject.find_variant(variant.clean_twin);
+    known_ = twin ? twin->known_warnings : variant.known_warnings;
     const kernels::ResolvedTrial trial = resolve_where_it_shows(subject, variant);
     row.problem = trial.problem.values.line();
     row.config = trial.config.line();
@@ -200,7 +205,8 @@ class MatrixRun {
     plan.arms = {arm};
     plan.seed = options_.seed;
     plan.race = core::RaceMode::off;
-    return judge(Detector::tight_loop, run_campaign(backend_, trial, plan, quiet_), variant);
+    return judge(Detector::tight_loop, run_campaign(backend_, trial, plan, quiet_), variant,
+                 known_);
   }
 
   /// The problem where it shows, over all configs; where that names nothing right, the subject's
@@ -211,14 +217,15 @@ class MatrixRun {
     verify.seed = options_.seed;
     verify.race = core::RaceMode::off;
     verify.run = quiet_;
-    core::KillCell cell = judge(
-        Detector::verify, run_verify(backend_, subject, variant, {trial.problem}, verify), variant);
+    core::KillCell cell =
+        judge(Detector::verify, run_verify(backend_, subject, variant, {trial.problem}, verify),
+              variant, known_);
     if (!variant.is_mutant || cell.right || !needs_several_problems(*variant.required_finding)) {
       return cell;
     }
     return judge(Detector::verify,
                  run_verify(backend_, subject, variant, subject.verify_problems(true), verify),
-                 variant);
+                 variant, known_);
   }
 
   /// Classes that one problem alone may not show.
@@ -237,7 +244,7 @@ class MatrixRun {
     options.seed = options_.seed;
     options.race = core::RaceMode::off;
     const CampaignPlan plan = default_plan(backend_.info(), trial.plan, options);
-    return judge(Detector::stress, run_campaign(backend_, trial, plan, quiet_), variant);
+    return judge(Detector::stress, run_campaign(backend_, trial, plan, quiet_), variant, known_);
   }
 
   core::KillCell happens_before(const kernels::ResolvedTrial& trial,
@@ -246,13 +253,14 @@ class MatrixRun {
     RaceOptions race;
     race.seed = options_.seed;
     race.run = quiet_;
-    return judge(Detector::happens_before, run_race(backend_, trial, race), variant);
+    return judge(Detector::happens_before, run_race(backend_, trial, race), variant, known_);
   }
 
   core::Backend& backend_;
   const kernels::SubjectRegistry& registry_;
   const MutantOptions& options_;
   RunOptions quiet_;
+  std::vector<FindingClass> known_;  ///< of the row under way
   core::KillMatrix matrix_;
 };
 

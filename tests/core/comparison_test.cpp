@@ -127,6 +127,52 @@ TEST(Acceptance, EveryPoisonIsRecognisedInEveryDtype) {
   }
 }
 
+TEST(Acceptance, WhatMustStayUntouchedIsAcceptedOnlyWithThePoison) {
+  for (const Dtype dtype : {Dtype::f16, Dtype::bf16, Dtype::f32, Dtype::f64}) {
+    for (std::uint64_t trial = 0; trial < 3; ++trial) {
+      const std::uint64_t poison = poison_bits(dtype, poison_word(trial));
+      const auto check = [&](std::uint64_t got) {
+        return check_element(dtype, got, 1.0, must_stay_untouched(), poison);
+      };
+      EXPECT_EQ(check(poison).kind, ElementClass::accepted);
+      EXPECT_EQ(check(poison ^ 1).kind, ElementClass::overwritten);
+      EXPECT_EQ(check(encode(dtype, 1.0)).kind, ElementClass::overwritten);
+      EXPECT_EQ(check(poison ^ 1).ratio, kInf);
+    }
+  }
+  EXPECT_FALSE(stays_untouched(-kInf));
+  EXPECT_FALSE(stays_untouched(std::numeric_limits<double>::quiet_NaN()));
+}
+
+TEST(Comparison, UntouchedElementsAreNoPartOfErrorsOrHashes) {
+  BufferSpec output;
+  output.name = "y";
+  output.dtype = Dtype::f32;
+  output.shape = {2, 3};
+  output.tiles = {.rows = 2, .cols = 3, .tile_rows = 1, .tile_cols = 3, .tile_axis = "row"};
+  ReferenceTensor reference{{1, 2, 9, 3, 4, 9},
+                            {0, 0, must_stay_untouched(), 0, 0, must_stay_untouched()}};
+  std::uint64_t hash = 0;
+  for (std::uint64_t trial = 0; trial < 3; ++trial) {
+    const std::uint64_t poison = poison_bits(Dtype::f32, poison_word(trial));
+    Tensor got(Dtype::f32, {2, 3});
+    const double values[] = {1, 2, 0, 3, 4, 0};
+    for (std::int64_t i = 0; i < 6; ++i) got.set(i, values[i]);
+    for (const std::int64_t i : {2, 5})
+      store_bits(got.bytes.data(), static_cast<std::size_t>(i), Dtype::f32, poison);
+    OutputTotals totals = make_output_totals(output);
+    EXPECT_EQ(compare_output(got, reference, output.tiles, poison, totals), 0u);
+    EXPECT_EQ(totals.worst_error, 0.0);
+    EXPECT_EQ(totals.sum_squared_expected, 1.0 + 4.0 + 9.0 + 16.0);
+    if (trial == 0) hash = output_hash(got, reference);
+    EXPECT_EQ(output_hash(got, reference), hash);
+    got.set(5, 7.0);
+    EXPECT_EQ(compare_output(got, reference, output.tiles, poison, totals), 1u);
+    EXPECT_EQ(totals.tiles[1].bad_elements, 1u);
+    EXPECT_EQ(totals.tiles[1].first_bad_index, 5);
+  }
+}
+
 TEST(Acceptance, NothingCanBeSaidWithoutAReference) {
   for (const Dtype dtype : kAll) {
     EXPECT_EQ(kind_of(dtype, 1.0, kNan, 1.0), ElementClass::no_reference);
