@@ -20,12 +20,17 @@ std::optional<core::Finding> find_special_values(const Facts& facts) {
   if (not_finite == 0) return std::nullopt;
   // Memory that nobody wrote gives NaN too, but not under every poison: some are finite.
   constexpr std::uint64_t kPoisons = 3;
-  bool whatever_the_poison = true;
+  // A result of one or two trials saw one or two poisons and cannot say, but it can object.
+  bool whatever_the_poison = false, objection = false;
   for (const core::TrialResult* result : facts.results) {
     if (result->wrong_values == 0) continue;
-    whatever_the_poison = whatever_the_poison && result->trials >= kPoisons &&
-                          poison_pattern(*result) == PoisonPattern::every_trial;
+    objection = objection || result->failed < result->trials;
+    if (result->trials < kPoisons) continue;
+    const bool every_trial = poison_pattern(*result) == PoisonPattern::every_trial;
+    whatever_the_poison = whatever_the_poison || every_trial;
+    objection = objection || !every_trial;
   }
+  whatever_the_poison = whatever_the_poison && !objection;
   // Not all: what overflows grew first, and what it grew through is wrong and finite.
   const bool most = not_finite * 2 >= bad;
 
