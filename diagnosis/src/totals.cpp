@@ -29,7 +29,7 @@ auto location_key(const core::AccessSite& site) {
 auto race_key(const core::RaceReport& race) {
   return std::tuple(race.note_only, race.kind, race.space, location_key(race.first),
                     location_key(race.second), race.buffer, race.cross_cta, race.cross_launch,
-                    race.missing_proxy_fence);
+                    race.cross_device, race.missing_proxy_fence);
 }
 
 auto access_key(const core::AccessStatistics& access) {

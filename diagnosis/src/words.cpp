@@ -66,7 +66,10 @@ std::string line_chain(const std::vector<core::SourceLocation>& where) {
 }
 
 std::string site_text(const core::AccessSite& site) {
-  std::string text = fmt::format("{} at {}", site.instruction, line_chain(site.where));
+  // Copies and fills between launches have no kernel and no line.
+  const bool has_line = !site.where.empty() || !site.kernel.empty();
+  std::string text = site.instruction;
+  if (has_line) text += " at " + line_chain(site.where);
   if (!site.actor.empty()) text += " by " + site.actor;
   return text;
 }

@@ -128,6 +128,10 @@ void Device::fill(std::uint64_t address, std::size_t bytes, std::uint32_t word) 
   for (std::size_t k = 0; k < bytes; k += 4)
     std::memcpy(at + k, &word, std::min<std::size_t>(4, bytes - k));
 }
+std::string Device::name_at(std::uint64_t address) const {
+  const Allocation* allocation = implementation_->memory.find(address);
+  return allocation == nullptr ? std::string{} : allocation->name;
+}
 std::span<std::byte> Device::bytes(std::uint64_t address) {
   Allocation& allocation = implementation_->find(address, 1);
   return {reinterpret_cast<std::byte*>(allocation.bytes), allocation.size};
@@ -184,6 +188,7 @@ LaunchReport Device::launch(const LaunchSpec& spec, const Options& options) {
     implementation_->statistics.begin(program);
     observers.push_back(&implementation_->statistics);
   }
+  if (options.observer != nullptr) observers.push_back(options.observer);
   Machine& machine = implementation_->machine;
   try {
     machine.run(program, geometry, spec.parameters, *policy, options.lateness, options.step_budget,

@@ -32,9 +32,7 @@ class OperationOrder {
   std::span<const Step> steps() const { return steps_; }
   bool has_several_streams() const { return several_streams_; }
   // Whether one of two steps has ended before the other starts, in every schedule.
-  bool ordered(std::uint32_t a, std::uint32_t b) const {
-    return reaches(a, b) || reaches(b, a);
-  }
+  bool ordered(std::uint32_t a, std::uint32_t b) const { return reaches(a, b) || reaches(b, a); }
   // An order in which the steps may run: round_robin the issue order, the other policies one drawn
   // from the seed.
   std::vector<std::uint32_t> schedule(core::SchedulePolicy policy, std::uint64_t seed) const;

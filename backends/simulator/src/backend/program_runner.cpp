@@ -45,8 +45,7 @@ TensorMapBytes encode(const core::TensorMapArgument& argument,
 
 bool same_site(const core::AccessSite& a, const core::AccessSite& b) {
   return a.kernel == b.kernel && a.where == b.where && a.is_write == b.is_write &&
-         (!a.where.empty() || a.instruction == b.instruction) &&
-         a.async_proxy == b.async_proxy;
+         (!a.where.empty() || a.instruction == b.instruction) && a.async_proxy == b.async_proxy;
 }
 bool same_race(const core::RaceReport& a, const core::RaceReport& b) {
   return a.kind == b.kind && a.space == b.space && a.buffer == b.buffer &&

@@ -71,9 +71,8 @@ class Pair {
           const unsigned common = mine[c].bytes[i] & other[c].bytes[j];
           if (common == 0) continue;
           const std::uint32_t first_site = mine[c].site[i], second_site = other[c].site[j];
-          const auto [it, fresh] =
-              conflicts_.try_emplace({kind_of(first, second), group_of(a_, first_site),
-                                      group_of(b_, second_site)});
+          const auto [it, fresh] = conflicts_.try_emplace(
+              {kind_of(first, second), group_of(a_, first_site), group_of(b_, second_site)});
           Conflict& conflict = it->second;
           if (fresh) {
             conflict.first_site = first_site;

@@ -21,6 +21,8 @@
 
 namespace faultline::simulator {
 
+class Observer;
+
 struct LaunchSpec {
   Module module;
   std::string entry;
@@ -44,6 +46,7 @@ struct Options {
   bool access_statistics = false;
   bool record = false;               ///< keep the decisions in LaunchReport::schedule
   const Schedule* replay = nullptr;  ///< follow these decisions, then the policy
+  Observer* observer = nullptr;      ///< one more analysis of the events (observe/observer.hpp)
 };
 
 struct LaunchReport {
@@ -74,6 +77,8 @@ class Device {
   void write(std::uint64_t address, std::span<const std::byte> bytes);
   void read(std::uint64_t address, std::span<std::byte> bytes) const;
   void fill(std::uint64_t address, std::size_t bytes, std::uint32_t word);
+  /// The name that the allocation holding this address was given; empty outside every one.
+  std::string name_at(std::uint64_t address) const;
   /// Direct view of one allocation, for hosts that compare in place.
   std::span<std::byte> bytes(std::uint64_t address);
 
