@@ -164,11 +164,19 @@ ArmPlan plan_arm(const core::TrialPlan& plan, const core::TrialRequest& request,
                      "and the device waits for it");
   }
 
+  if (traits.reloads_modules && perturbation.co_resident != core::CoResident::none) {
+    arm.skipped = true;
+    arm.note = "the subject loads a module before its launches: that may wait for the kernel that "
+               "would run beside it";
+    return arm;
+  }
   if (perturbation.graph_trials > 0) {
-    if (traits.has_host_steps || traits.has_captures) {
+    if (traits.has_host_steps || traits.has_captures || traits.reloads_modules) {
       arm.skipped = true;
       arm.note = fmt::format("the subject's program has {}, which cannot be captured in a graph",
-                             traits.has_host_steps ? "host steps" : "graphs of its own");
+                             traits.has_host_steps ? "host steps"
+                             : traits.has_captures ? "graphs of its own"
+                                                   : "modules that it loads anew");
       return arm;
     }
     if (arm.oracle_per_launch && !plan.device_oracle) {

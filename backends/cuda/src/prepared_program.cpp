@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <set>
 
@@ -24,6 +25,10 @@ std::uint64_t product(const std::array<std::uint32_t, 3>& extents) {
   return std::uint64_t{extents[0]} * extents[1] * extents[2];
 }
 
+/// For the kernel of a module that is about to be unloaded: TrialRequest::timeout_s unless asked
+/// otherwise.
+constexpr std::chrono::seconds kReloadWait{60};
+
 dim3 to_dim3(const std::array<std::uint32_t, 3>& extents) {
   return {extents[0], extents[1], extents[2]};
 }
@@ -38,6 +43,14 @@ PreparedProgram::PreparedProgram(const core::Program& program,
   std::set<std::uint32_t> captured;
   std::set<core::EventId> recorded;
   std::optional<std::uint32_t> capturing;
+  for (const auto& [stream, device] : program.devices) {
+    if (device != 0) {
+      throw core::UnsupportedError(
+          fmt::format("program '{}' has stream {} on device {}: this backend drives one device; "
+                      "the simulator runs it",
+                      name_, stream, device));
+    }
+  }
   for (const core::Operation& operation : program.operations) {
     Step step{operation.id, operation.stream, {}};
     if (operation.stream != 0 && !streams_.contains(operation.stream)) {
@@ -54,6 +67,16 @@ PreparedProgram::PreparedProgram(const core::Program& program,
               options.cluster_blocks = static_cast<std::uint32_t>(product(launch.cluster));
               options.carveout_percent = carveout_percent;
               prepared.kernel = modules.kernel(launch.module, launch.entry, options);
+              if (launch.reload_module) {
+                if (capturing) {
+                  throw core::UsageError(fmt::format(
+                      "program '{}' reloads the module of '{}' inside capture {}: loading a "
+                      "module would end the capture",
+                      name_, launch.entry, *capturing));
+                }
+                prepared.reloaded.reset(new detail::ReloadedModule{launch.module, options,
+                                                                   ModuleCache(modules.facts())});
+              }
               prepared.config.gridDim = to_dim3(launch.grid);
               prepared.config.blockDim = to_dim3(launch.block);
               prepared.config.dynamicSmemBytes = launch.dynamic_shared_bytes;
@@ -146,6 +169,12 @@ cudaStream_t PreparedProgram::stream_of(core::StreamId id, cudaStream_t main) {
 cudaEvent_t PreparedProgram::event_of(core::EventId id) { return events_.at(id).get(); }
 
 void PreparedProgram::launch(Launch& launch, cudaStream_t stream) {
+  if (launch.reloaded) {
+    detail::ReloadedModule& own = *launch.reloaded;
+    wait_for(stream, kReloadWait);  // its kernel may still be running
+    own.cache.unload(own.module);
+    launch.kernel = own.cache.kernel(own.module, launch.entry, own.options);
+  }
   launch.config.stream = stream;
   launch.config.attrs = launch.has_cluster ? &launch.cluster : nullptr;
   launch.config.numAttrs = launch.has_cluster ? 1 : 0;

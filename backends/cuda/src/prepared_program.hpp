@@ -28,8 +28,16 @@ using AfterLaunch = std::function<void(cudaStream_t stream)>;
 
 namespace detail {
 
+/// LaunchOperation::reload_module: the module is loaded anew before every launch, into a cache of
+/// its own, so that nobody else's kernels go with it.
+struct ReloadedModule {
+  core::ModuleRef module;
+  KernelOptions options;
+  ModuleCache cache;
+};
 struct PreparedLaunch {
   std::string entry;
+  std::unique_ptr<ReloadedModule> reloaded;
   cudaKernel_t kernel = nullptr;
   cudaLaunchConfig_t config{};
   cudaLaunchAttribute cluster{};
@@ -54,7 +62,8 @@ struct PreparedReplay {
 
 class PreparedProgram {
  public:
-  /// UsageError for malformed programs: bad buffer, unknown graph or event, nested captures.
+  /// UsageError for malformed programs: bad buffer, unknown graph or event, nested captures, a
+  /// launch in a graph that reloads its module. UnsupportedError for streams of several devices.
   PreparedProgram(const core::Program& program, std::span<const BoundBuffer> bindings,
                   ModuleCache& modules, int carveout_percent, FillWords fill);
   PreparedProgram(PreparedProgram&&) = default;

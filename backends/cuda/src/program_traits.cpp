@@ -14,6 +14,7 @@ ProgramTraits traits_of(const core::Program& program) {
     streams.insert(operation.stream);
     if (const auto* launch = std::get_if<core::LaunchOperation>(&operation.what)) {
       ++traits.launches;
+      traits.reloads_modules |= launch->reload_module;
       traits.blocks += std::uint64_t{launch->grid[0]} * launch->grid[1] * launch->grid[2];
       traits.largest_dynamic_shared =
           std::max(traits.largest_dynamic_shared, launch->dynamic_shared_bytes);
