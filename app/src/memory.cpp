@@ -120,7 +120,7 @@ MemoryEstimate estimate_memory(const core::TrialPlan& plan, bool is_model, core:
       estimate.outputs = plus(estimate.outputs, bytes);
       estimate.references = plus(estimate.references, times(elements, 2 * sizeof(double)));
     }
-    if (!is_model) continue;
+    if (!is_model || buffer.sparse) continue;  // the simulator backs what is touched, a small part
     estimate.simulated = plus(estimate.simulated, bytes);
     if (race == core::RaceMode::off) continue;
     // A cell is as wide as the accesses, at most a word.

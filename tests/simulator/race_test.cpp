@@ -104,6 +104,52 @@ TEST(GlobalRaces, WithinAndAcrossCtas) {
   EXPECT_TRUE(races("ld.global.u32 %r1, [%rd30];", setup).empty());
 }
 
+// A block zeroes what all add to. Its own atomic comes between its store and the others', and hides
+// neither.
+TEST(GlobalRaces, AnAtomicDoesNotHideTheWriteBeforeIt) {
+  const auto zero_and_add = [](const std::string& between) {
+    return R"(
+      mov.u32 %r1, %ctaid.x; setp.ne.u32 %p1, %r1, 0; mul.wide.u32 %rd1, %r31, 4;
+      add.u64 %rd1, %rd1, %rd31;
+      @%p1 bra ADD;
+      st.global.u32 [%rd1], 0;
+      )" + between +
+           R"(
+      bar.sync 0;
+      ADD:
+      atom.global.add.u32 %r3, [%rd1], 1;
+      )";
+  };
+  LaunchSetup setup;
+  setup.ctas = 3;
+  const auto found = races(zero_and_add(""), setup);
+  ASSERT_FALSE(found.empty());
+  EXPECT_TRUE(found[0].cross_cta);
+  // A fence orders nothing for those that look at no flag.
+  EXPECT_FALSE(races(zero_and_add("membar.gl;"), setup).empty());
+  setup.ctas = 1;
+  EXPECT_TRUE(races(zero_and_add(""), setup).empty());
+}
+
+// In one block the barrier orders the zeros of a histogram with every addition to it.
+TEST(SharedRaces, AnAtomicDoesNotHideTheWriteBeforeIt) {
+  const auto zero_and_add = [](const std::string& between) {
+    return R"(
+      mov.u32 %r1, data; setp.ge.u32 %p1, %r31, 32;
+      @%p1 bra ADD;
+      setp.ne.u32 %p2, %r31, 0;
+      @!%p2 st.shared.u32 [%r1], 0;
+      bar.warp.sync 0xffffffff;
+      ADD:
+      )" + between +
+           R"(
+      atom.shared.add.u32 %r3, [%r1], 1;
+      )";
+  };
+  EXPECT_FALSE(races(zero_and_add("")).empty());
+  EXPECT_TRUE(races(zero_and_add("bar.sync 0;")).empty());
+}
+
 // The counter of the last-block pattern: fence, atomic, fence.
 TEST(GlobalRaces, ReleaseAndAcquireOrderCtas) {
   const auto last_block = [](const std::string& fence) {
@@ -130,6 +176,42 @@ TEST(GlobalRaces, ReleaseAndAcquireOrderCtas) {
   setup.ctas = 3;
   EXPECT_TRUE(races(last_block("membar.gl;"), setup).empty());
   EXPECT_FALSE(races(last_block(""), setup).empty());
+}
+
+// Block 0 sends a word and raises a flag; thread 0 of block 1 waits for the flag, and behind a
+// barrier all of its threads read the word.
+TEST(GlobalRaces, AMessageNeedsAFenceOnEitherSideOfItsFlag) {
+  const auto message = [](const std::string& producer, const std::string& consumer,
+                          const std::string& behind) {
+    return R"(
+      mov.u32 %r1, %ctaid.x; setp.ne.u32 %p1, %r31, 0; setp.ne.u32 %p2, %r1, 0;
+      @%p2 bra RECEIVE;
+      @%p1 bra END;
+      st.global.u32 [%rd31], 7;
+      )" + producer +
+           R"(
+      st.volatile.global.u32 [%rd31+512], 1;
+      bra END;
+      RECEIVE:
+      @%p1 bra READ;
+      POLL: ld.volatile.global.u32 %r2, [%rd31+512]; setp.ne.u32 %p3, %r2, 1; @%p3 bra POLL;
+      )" + consumer +
+           R"(
+      READ: bar.sync 0;
+      )" + behind +
+           R"(
+      ld.global.u32 %r3, [%rd31];
+      END:)";
+  };
+  const std::string fence = "membar.gl;";
+  LaunchSetup setup;
+  setup.ctas = 2;
+  EXPECT_TRUE(races(message(fence, fence, ""), setup).empty());
+  EXPECT_FALSE(races(message("", "", ""), setup).empty());
+  EXPECT_FALSE(races(message("", fence, ""), setup).empty());
+  // A barrier is a fence for its own block only; a fence speaks for the thread that saw the flag.
+  EXPECT_FALSE(races(message(fence, "", ""), setup).empty());
+  EXPECT_FALSE(races(message(fence, "", fence), setup).empty());
 }
 
 // ---- asynchronous copies

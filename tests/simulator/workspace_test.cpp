@@ -103,5 +103,16 @@ TEST(Workspace, OneThatReadsWhatTheTrialBeforeLeftFailsEveryTrial) {
   EXPECT_EQ(r.failed, 6u);
 }
 
+// One of gigabytes costs what is touched of it, and is not poisoned.
+TEST(Workspace, ASparseOneIsBackedPageByPage) {
+  core::TrialPlan plan = doubling({{kX, kWork, kWork}, {kX, kWork, kY}}, true);
+  plan.buffers[kWork].shape = {std::int64_t{1} << 33};
+  plan.buffers[kWork].sparse = true;
+  const core::TrialResult r = run(plan, 6);
+  EXPECT_EQ(r.status, core::ExecutionStatus::completed) << r.message;
+  EXPECT_EQ(r.trials, 6u);
+  EXPECT_EQ(r.failed, 0u);
+}
+
 }  // namespace
 }  // namespace faultline::simulator

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "machine/address.hpp"
+#include "machine/host_pages.hpp"
 
 namespace faultline::simulator {
 
@@ -18,8 +18,8 @@ struct Allocation {
   std::uint64_t size = 0;
   std::string name;
   std::uint32_t id = 0;  // never reused
-  std::unique_ptr<std::uint8_t[]> storage;
-  std::uint8_t* bytes = nullptr;  // 64-byte aligned
+  HostPages storage;
+  std::uint8_t* bytes = nullptr;  // of `storage`
   bool contains(std::uint64_t address, std::uint64_t count) const {
     return address - base < size && size - (address - base) >= count;
   }
@@ -36,9 +36,8 @@ class GlobalMemory {
     allocation->size = size;
     allocation->name = std::move(name);
     allocation->id = next_id_++;
-    allocation->storage = std::make_unique<std::uint8_t[]>(size + 64);
-    const auto raw = reinterpret_cast<std::uintptr_t>(allocation->storage.get());
-    allocation->bytes = allocation->storage.get() + ((64 - raw % 64) % 64);
+    allocation->storage = HostPages(size);
+    allocation->bytes = allocation->storage.data();
     next += extent(size);
     const auto behind =
         std::upper_bound(allocations_.begin(), allocations_.end(), allocation->base,

@@ -74,6 +74,13 @@ void RaceDetector::for_each_cell(const Place& place, std::uint64_t address, std:
 void RaceDetector::check_write_before(const Actor& by, ShadowCell& cell, const Place& place,
                                       std::uint64_t offset, std::uint32_t bytes, bool writes) {
   if (cell.writer == 0) return;
+  if (cell.hidden != 0) {
+    const WriterRecord& plain = hidden_writes_.at(cell.hidden);
+    if (!ordered(by, plain.actor, plain.clock, plain.cta)) {
+      found(writes ? core::RaceKind::write_after_write : core::RaceKind::read_after_write, by,
+            writes, plain.site, plain.actor, plain.cta, true, false, place, offset, bytes);
+    }
+  }
   const std::uint32_t actor = cell.writer - 1;
   if ((cell.writer_site & by.site & kStrongBit) != 0) return;
   // Lanes of one instruction that write the same place: one of them wins, no order is asked for.
@@ -196,6 +203,14 @@ void RaceDetector::write_cell(const Actor& by, ShadowCell& cell, const Place& pl
   }
   cell.reader.id = 0;
   cell.foreign.id = 0;
+  // mbarrier operations are strong among themselves, and their init is seen to by the machine.
+  const bool atomic = (by.site & kStrongBit) != 0 && !by.is_mbarrier;
+  if (!atomic) {
+    cell.hidden = 0;
+  } else if (cell.writer != 0 && (cell.writer_site & kStrongBit) == 0) {
+    cell.hidden =
+        hidden_writes_.add({cell.writer - 1, cell.writer_clock, cell.writer_site, cell.writer_cta});
+  }
   cell.writer = by.id + 1;
   cell.writer_clock = by.clock;
   cell.writer_site = by.site;
@@ -214,7 +229,7 @@ bool RaceDetector::read_dense(const AccessEvent& event, const Actor& by, const P
                 [&](ShadowCell& cell, std::uint64_t offset, std::uint32_t bytes) {
                   const auto lane = static_cast<std::uint32_t>((offset - begin) / event.bytes);
                   const std::uint32_t bit = 1u << lane;
-                  const bool known = cell.writer == ordered_writer &&
+                  const bool known = cell.hidden == 0 && cell.writer == ordered_writer &&
                                      cell.writer_clock == ordered_clock &&
                                      cell.writer_cta == ordered_cta;
                   if (cell.writer != 0 && !known) {
@@ -264,7 +279,8 @@ void RaceDetector::on_access(const AccessEvent& event) {
            warp.now,
            event.instruction->site | (strong || is_mbarrier ? kStrongBit : 0),
            false,
-           false};
+           false,
+           is_mbarrier};
   if (!read_dense(event, by, place)) {
     const auto first = static_cast<std::uint32_t>(__builtin_ctz(event.mask));
     std::uint64_t difference = 0;

@@ -98,6 +98,12 @@ void Clock::fence() {
   }
 }
 
+void Clock::forget_others() {
+  if (!knows_others()) return;
+  unshare();
+  block_->others.clear();
+}
+
 void Clock::join(const Clock& from, std::uint32_t home, std::uint32_t from_home) {
   if (same(from)) return;
   unshare();

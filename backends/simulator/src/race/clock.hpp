@@ -59,6 +59,8 @@ class Clock {
   void fence();  // everything ordered becomes fenced
   // Elementwise maximum. `home` and `from_home` are the CTAs that the dense parts speak of.
   void join(const Clock& from, std::uint32_t home, std::uint32_t from_home);
+  bool knows_others() const { return !block_->others.empty(); }
+  void forget_others();  // what is known about other CTAs
 
  private:
   void unshare();

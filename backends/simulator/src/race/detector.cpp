@@ -59,6 +59,7 @@ void RaceDetector::begin(std::shared_ptr<const Program> program, const LaunchGeo
   pool_.resize(actors_);
   launch_generation_ = ++generation_;
   lists_.clear();
+  hidden_writes_.clear();
 }
 
 RaceDetector::CtaState& RaceDetector::state_of(const Cta& cta) {
@@ -186,13 +187,18 @@ void RaceDetector::acquire(CtaState& cta, std::uint32_t warp_index, std::uint32_
                              [&](const Clock& c) { return c.same(warp.known[0]); });
 }
 
-void RaceDetector::promote_relaxed(CtaState& cta, std::uint32_t warp_index, std::uint32_t mask) {
+// What was read by relaxed accesses is learnt at the thread's next fence. A barrier is one for the
+// CTA: it teaches what the CTA itself published, and leaves the rest to a fence behind it.
+void RaceDetector::promote_relaxed(CtaState& cta, std::uint32_t warp_index, std::uint32_t mask,
+                                   Reach reach) {
   WarpState& warp = cta.warps[warp_index];
   for (std::uint32_t r = mask; r != 0; r &= r - 1) {
     const auto lane = static_cast<std::uint32_t>(__builtin_ctz(r));
     if (!warp.seen_relaxed[lane]) continue;
-    acquire(cta, warp_index, 1u << lane, warp.seen_relaxed[lane], cta.linear);
-    warp.seen_relaxed[lane] = Clock();
+    Clock seen = warp.seen_relaxed[lane];
+    if (reach == Reach::device || !seen.knows_others()) warp.seen_relaxed[lane] = Clock();
+    if (reach == Reach::cta) seen.forget_others();
+    acquire(cta, warp_index, 1u << lane, seen, cta.linear);
   }
 }
 
@@ -202,7 +208,7 @@ void RaceDetector::on_barrier(Cta& cta, std::span<const BarrierArrival> arrivals
   CtaState& state = state_of(cta);
   Clock all(pool_);
   for (const BarrierArrival& arrival : arrivals) {
-    promote_relaxed(state, arrival.warp->index, arrival.mask);
+    promote_relaxed(state, arrival.warp->index, arrival.mask, Reach::cta);
     release(state, arrival.warp->index, arrival.mask, all, state.linear);
   }
   for (const BarrierArrival& arrival : arrivals) {
@@ -213,7 +219,7 @@ void RaceDetector::on_barrier(Cta& cta, std::span<const BarrierArrival> arrivals
 
 void RaceDetector::on_warp_barrier(Warp& warp, std::uint32_t mask) {
   CtaState& state = state_of(*warp.cta);
-  promote_relaxed(state, warp.index, mask);
+  promote_relaxed(state, warp.index, mask, Reach::cta);
   Clock all(pool_);
   release(state, warp.index, mask, all, state.linear);
   assign(state, warp.index, mask, all);
@@ -298,7 +304,7 @@ void RaceDetector::on_proxy_fence(Warp& warp_, std::uint32_t mask) {
 void RaceDetector::on_fence(Warp& warp_, std::uint32_t mask, Scope) {
   CtaState& cta = state_of(*warp_.cta);
   WarpState& warp = cta.warps[warp_.index];
-  promote_relaxed(cta, warp_.index, mask);
+  promote_relaxed(cta, warp_.index, mask, Reach::device);
   for (std::uint32_t r = mask; r != 0; r &= r - 1) {
     const auto lane = static_cast<std::uint32_t>(__builtin_ctz(r));
     warp.at_fence[lane] = warp.known[lane];

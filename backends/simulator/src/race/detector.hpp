@@ -94,7 +94,10 @@ class RaceDetector final : public Observer {
     std::uint32_t site;  // with kStrongBit
     bool is_agent;
     bool async_proxy;
+    bool is_mbarrier = false;
   };
+  enum class Reach : std::uint8_t { cta, device };  // of a fence
+
   struct Place {  // where the cells lie, for reports
     Allocation* allocation;
     Cta* owner;
@@ -126,7 +129,7 @@ class RaceDetector final : public Observer {
   void acquire(CtaState& cta, std::uint32_t warp_index, std::uint32_t mask, const Clock& from,
                std::uint32_t from_home);
   void assign(CtaState& cta, std::uint32_t warp_index, std::uint32_t mask, const Clock& clock);
-  void promote_relaxed(CtaState& cta, std::uint32_t warp_index, std::uint32_t mask);
+  void promote_relaxed(CtaState& cta, std::uint32_t warp_index, std::uint32_t mask, Reach reach);
   void synchronise(const AccessEvent& event);
 
   // Cells.
@@ -171,6 +174,7 @@ class RaceDetector final : public Observer {
   std::uint64_t generation_ = 0;  // of shadow pages: a new one per launch and per CTA
   std::uint64_t launch_generation_ = 0;
   ReaderLists lists_;
+  PlainWrites hidden_writes_;
   std::unordered_map<std::uint64_t, std::pair<Clock, std::uint32_t>>
       locations_;  // of strong accesses
   std::map<std::tuple<int, std::uint32_t, std::uint32_t, bool, bool>, Race> races_;

@@ -3,8 +3,8 @@
 // when they are first touched; a page has cells of 4 bytes until a smaller access refines it.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -30,6 +30,27 @@ struct ShadowCell {
   ReaderRecord reader;     // one reader of the CTA that read last
   std::uint32_t more = 0;  // further readers of that CTA: a list in ShadowPool, 0 = none
   ReaderRecord foreign;    // one reader of another CTA, the latest
+  // A weak write that a strong one hides: a PlainWrites index, 0 = none. Strong writes do not race
+  // with each other, so that order behind the last one says nothing of those before it.
+  std::uint32_t hidden = 0;
+};
+
+struct WriterRecord {
+  std::uint32_t actor = 0, clock = 0, site = 0, cta = 0;
+};
+
+// Weak writes that later strong writes hide; immutable, so that cells may share one.
+class PlainWrites {
+ public:
+  std::uint32_t add(const WriterRecord& record) {
+    records_.push_back(record);
+    return static_cast<std::uint32_t>(records_.size() - 1);
+  }
+  const WriterRecord& at(std::uint32_t index) const { return records_[index]; }
+  void clear() { records_.resize(1); }
+
+ private:
+  std::vector<WriterRecord> records_ = std::vector<WriterRecord>(1);
 };
 
 // Lists of readers for cells that several warps read.
@@ -49,6 +70,7 @@ class ReaderLists {
 };
 
 inline constexpr std::uint32_t kPageBytes = 512;
+inline constexpr std::uint32_t kFolderPages = 512;  // pages that are listed together
 
 struct ShadowPage {
   std::uint64_t generation = 0;  // cells of another generation are stale
@@ -59,13 +81,16 @@ struct ShadowPage {
 class ShadowMemory {
  public:
   void resize(std::uint64_t bytes) {
-    const std::size_t pages = (bytes + kPageBytes - 1) / kPageBytes;
-    if (pages_.size() < pages) pages_.resize(pages);
+    constexpr std::uint64_t kFolderBytes = std::uint64_t{kPageBytes} * kFolderPages;
+    const std::size_t folders = (bytes + kFolderBytes - 1) / kFolderBytes;
+    if (folders_.size() < folders) folders_.resize(folders);
   }
   // The page of an offset with cells of at most 2^shift bytes, cleared if it is stale.
   ShadowPage& page(std::uint64_t offset, std::uint32_t shift, std::uint64_t generation,
                    ReaderLists& lists) {
-    auto& slot = pages_[offset / kPageBytes];
+    auto& folder = folders_[offset / kPageBytes / kFolderPages];
+    if (folder == nullptr) folder = std::make_unique<Folder>();
+    auto& slot = (*folder)[offset / kPageBytes % kFolderPages];
     if (slot == nullptr) slot = std::make_unique<ShadowPage>();
     ShadowPage& page = *slot;
     if (page.generation != generation) {
@@ -79,6 +104,8 @@ class ShadowMemory {
   }
 
  private:
+  using Folder = std::array<std::unique_ptr<ShadowPage>, kFolderPages>;
+
   static void refine(ShadowPage& page, std::uint32_t shift, ReaderLists& lists) {
     const std::uint32_t factor = 1u << (page.shift - shift);
     std::vector<ShadowCell> fine(page.cells.size() * factor);
@@ -93,7 +120,7 @@ class ShadowMemory {
     page.cells = std::move(fine);
     page.shift = shift;
   }
-  std::vector<std::unique_ptr<ShadowPage>> pages_;
+  std::vector<std::unique_ptr<Folder>> folders_;
 };
 
 }  // namespace faultline::simulator
