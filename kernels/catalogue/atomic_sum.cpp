@@ -14,7 +14,7 @@ namespace faultline::kernels::catalogue {
 
 namespace {
 
-constexpr std::int64_t kCols = 32;            // of a block
+constexpr std::int64_t kCols = 32;             // of a block
 constexpr std::int64_t kRows = 4, kWarps = 8;  // of a warp, of a block
 
 using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
@@ -23,15 +23,15 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
                      const core::Config& config) {
   const std::int64_t rows = problem.values.integer("rows"), cols = problem.values.integer("cols");
   const core::Dtype f32 = core::Dtype::f32;
-  core::TrialPlan plan = start_plan(
-      problem, variant, config,
-      {input("X", f32, {rows, cols}, {core::Distribution::wide, 0.0f, 1.0f}),
-       output("y", f32, {cols},
-              {.rows = 1,
-               .cols = cols,
-               .tile_rows = 1,
-               .tile_cols = kCols,
-               .tile_axis = "32 columns (a column of blocks)"})});
+  core::TrialPlan plan =
+      start_plan(problem, variant, config,
+                 {input("X", f32, {rows, cols}, {core::Distribution::wide, 0.0f, 1.0f}),
+                  output("y", f32, {cols},
+                         {.rows = 1,
+                          .cols = cols,
+                          .tile_rows = 1,
+                          .tile_cols = kCols,
+                          .tile_axis = "32 columns (a column of blocks)"})});
   plan.declared_deterministic = variant == "declared";
   const core::LaunchOperation sum =
       launch(detail::cached_module(embedded::atomic_sum()), "atomic_sum",
@@ -39,12 +39,13 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
              {kCols, kWarps, 1},
              {core::BufferArgument{0}, core::BufferArgument{1}, core::scalar(i32(rows)),
               core::scalar(i32(cols))});
-  plan.program = one_stream(
-      "atomic_sum", {core::FillOperation{core::BufferArgument{1}, plan.buffers[1].bytes(), 0}, sum});
+  plan.program =
+      one_stream("atomic_sum",
+                 {core::FillOperation{core::BufferArgument{1}, plan.buffers[1].bytes(), 0}, sum});
   // Whatever the order: a term passes its warp's additions and one for every warp.
-  const reference::GemvBound bound = reference::gemv_bound(
-      {.chain = static_cast<double>(kRows + detail::ceil_div(rows, kRows)),
-       .terms = static_cast<double>(rows)});
+  const reference::GemvBound bound =
+      reference::gemv_bound({.chain = static_cast<double>(kRows + detail::ceil_div(rows, kRows)),
+                             .terms = static_cast<double>(rows)});
   plan.reference = [=](const std::vector<core::Tensor>& inputs) {
     const std::vector<double> values = inputs.at(0).to_doubles();
     const Eigen::Map<const RowMajor> x(values.data(), rows, cols);

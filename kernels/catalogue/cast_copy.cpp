@@ -24,15 +24,15 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
                      const core::Config& config) {
   const std::int64_t rows = problem.values.integer("rows"), cols = problem.values.integer("cols");
   const std::int64_t pitch = detail::ceil_div(cols, kPitchElements) * kPitchElements;
-  core::TrialPlan plan = start_plan(
-      problem, variant, config,
-      {input("X", core::Dtype::f32, {rows, cols}, normal()),
-       output("Y", core::Dtype::bf16, {rows, pitch},
-              {.rows = rows,
-               .cols = pitch,
-               .tile_rows = kTileRows,
-               .tile_cols = kTileCols,
-               .tile_axis = "8 rows x 64 columns of Y (one block)"})});
+  core::TrialPlan plan =
+      start_plan(problem, variant, config,
+                 {input("X", core::Dtype::f32, {rows, cols}, normal()),
+                  output("Y", core::Dtype::bf16, {rows, pitch},
+                         {.rows = rows,
+                          .cols = pitch,
+                          .tile_rows = kTileRows,
+                          .tile_cols = kTileCols,
+                          .tile_axis = "8 rows x 64 columns of Y (one block)"})});
   plan.program = one_stream(
       "cast_copy",
       {launch(detail::cached_module(embedded::cast_copy()), "cast_copy_" + variant,
@@ -60,8 +60,9 @@ Subject make_cast_copy() {
   return make({.name = "cast_copy",
                .description = "rows of fp32, scaled, cast to rows of bf16 in a pitched buffer",
                .problem_domain = {{detail::integer_parameter("rows", "rows", 1, 4096, 10),
-                                   detail::integer_parameter("cols", "columns; rows of Y begin "
-                                                                     "every multiple of 64",
+                                   detail::integer_parameter("cols",
+                                                             "columns; rows of Y begin "
+                                                             "every multiple of 64",
                                                              1, 4096, 100)}},
                .variants = {clean("pitched", "load and store masked by the row's length"),
                             mutant("ignored_pitch", "pitched", core::FindingClass::layout,

@@ -32,19 +32,19 @@ __device__ void cast_copy(const float* __restrict__ x, __nv_bfloat16* __restrict
 extern "C" {
 
 __global__ void cast_copy_pitched(const float* x, __nv_bfloat16* y, int rows, int cols, int pitch,
-                                float scale) {
+                                  float scale) {
   using namespace faultline::kernels::catalogue;
   cast_copy<Store::rows>(x, y, rows, cols, pitch, scale);
 }
 
-__global__ void cast_copy_ignored_pitch(const float* x, __nv_bfloat16* y, int rows, int cols, int pitch,
-                                      float scale) {
+__global__ void cast_copy_ignored_pitch(const float* x, __nv_bfloat16* y, int rows, int cols,
+                                        int pitch, float scale) {
   using namespace faultline::kernels::catalogue;
   cast_copy<Store::packed>(x, y, rows, cols, pitch, scale);
 }
 
 __global__ void cast_copy_overrun(const float* x, __nv_bfloat16* y, int rows, int cols, int pitch,
-                                float scale) {
+                                  float scale) {
   using namespace faultline::kernels::catalogue;
   cast_copy<Store::tiles>(x, y, rows, cols, pitch, scale);
 }

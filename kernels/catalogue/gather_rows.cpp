@@ -23,18 +23,18 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
   const std::int64_t rows = problem.values.integer("rows"), cols = problem.values.integer("cols"),
                      count = problem.values.integer("count");
   const core::Dtype f32 = core::Dtype::f32;
-  core::TrialPlan plan = start_plan(
-      problem, variant, config,
-      {input("table", f32, {rows, cols}, normal()),
-       input("rows", f32, {count}, uniform(0.0f, static_cast<float>(rows))),
-       input("wanted", f32, {count}, {core::Distribution::coin, 0.0f, 1.0f}),
-       workspace("indices", f32, {count}),  // int32
-       output("out", f32, {count, cols},
-              {.rows = count,
-               .cols = cols,
-               .tile_rows = 1,
-               .tile_cols = cols,
-               .tile_axis = "a row (one block)"})});
+  core::TrialPlan plan =
+      start_plan(problem, variant, config,
+                 {input("table", f32, {rows, cols}, normal()),
+                  input("rows", f32, {count}, uniform(0.0f, static_cast<float>(rows))),
+                  input("wanted", f32, {count}, {core::Distribution::coin, 0.0f, 1.0f}),
+                  workspace("indices", f32, {count}),  // int32
+                  output("out", f32, {count, cols},
+                         {.rows = count,
+                          .cols = cols,
+                          .tile_rows = 1,
+                          .tile_cols = cols,
+                          .tile_axis = "a row (one block)"})});
   const core::ModuleRef module = detail::cached_module(embedded::gather_rows());
   plan.program = one_stream(
       "gather_rows",

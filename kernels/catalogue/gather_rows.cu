@@ -30,12 +30,12 @@ __global__ void gather_rows_indices(const float* rows, const float* wanted, int*
                                     int count) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= count) return;
-  indices[i] = wanted[i] != 0.0f ? static_cast<int>(rows[i])
-                                 : faultline::kernels::catalogue::kPadding;
+  indices[i] =
+      wanted[i] != 0.0f ? static_cast<int>(rows[i]) : faultline::kernels::catalogue::kPadding;
 }
 
-__global__ void gather_rows_checked_index(const float* table, const int* indices, float* out, int rows,
-                                    int cols) {
+__global__ void gather_rows_checked_index(const float* table, const int* indices, float* out,
+                                          int rows, int cols) {
   faultline::kernels::catalogue::gather_rows<true>(table, indices, out, rows, cols);
 }
 

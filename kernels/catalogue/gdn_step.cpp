@@ -8,6 +8,8 @@
 
 #include <faultline/reference/rounding.hpp>
 
+#include <fmt/format.h>
+
 #include <Eigen/Core>
 
 #include <algorithm>
@@ -29,7 +31,8 @@ RowMajor matrix(const core::Tensor& tensor) {
 
 struct Call {
   core::ReferenceTensor state, o;
-  RowMajor last;  ///< the state after it
+  RowMajor last;      ///< the state after it
+  double size = 0.0;  ///< no value on the way is larger
 };
 
 /// Bounds: each column of the state is a vector that every step maps by a (I - k k^T), whose norm
@@ -49,20 +52,24 @@ Call run(const std::vector<core::Tensor>& inputs, const RowMajor& start) {
   Call call;
   RowMajor s = start;
   RowVector error = RowVector::Zero(dv);
+  double size_of_state = s.colwise().norm().maxCoeff();
   for (Eigen::Index t = 0; t < k.rows(); ++t) {
     const double decay = a[static_cast<std::size_t>(t)];
     const Eigen::VectorXd key = k.row(t), query = q.row(t);
     const RowMajor size = s.cwiseAbs().rowwise() + error;
     const RowVector recalled = key.transpose() * s;
     const RowVector recalled_size = key.cwiseAbs().transpose() * size;
-    const RowMajor local =
-        (std::fabs(decay) * sum * key.cwiseAbs() * recalled_size +
-         six * (std::fabs(decay) * (size + key.cwiseAbs() * recalled_size) +
-                key.cwiseAbs() * v.row(t).cwiseAbs()))
-            .array() +
-        tiny;
+    const RowMajor local = (std::fabs(decay) * sum * key.cwiseAbs() * recalled_size +
+                            six * (std::fabs(decay) * (size + key.cwiseAbs() * recalled_size) +
+                                   key.cwiseAbs() * v.row(t).cwiseAbs()))
+                               .array() +
+                           tiny;
     const double norm = std::fabs(decay) * std::max(1.0, std::fabs(1.0 - key.squaredNorm()));
     error = norm * error + local.colwise().norm();
+    const double added = key.norm() * v.row(t).cwiseAbs().maxCoeff();
+    call.size = std::max(call.size, std::fabs(decay) * key.squaredNorm() * size_of_state + added);
+    size_of_state = norm * size_of_state + added;
+    call.size = std::max(call.size, (1.0 + query.norm()) * size_of_state);
     s = decay * (s - key * recalled) + key * v.row(t);
     const RowVector o = query.transpose() * s;
     const RowVector o_size = query.cwiseAbs().transpose() * (s.cwiseAbs().rowwise() + error);
@@ -91,12 +98,12 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
       .rows = dk, .cols = dv, .tile_rows = dk, .tile_cols = 1, .tile_axis = "a column (thread)"};
   const core::TileGeometry o_tiles{
       .rows = t, .cols = dv, .tile_rows = 1, .tile_cols = dv, .tile_axis = "a step"};
-  core::TrialPlan plan = start_plan(
-      problem, variant, config,
-      {input("q", f32, {t, dk}, unit_rows), input("k", f32, {t, dk}, unit_rows),
-       input("v", f32, {t, dv}, normal()), input("a", f32, {t}, uniform(0.9f, 1.0f)),
-       input("h0", f32, {dk, dv}, normal()), output("ht", f32, {dk, dv}, state_tiles),
-       output("o", f32, {t, dv}, o_tiles)});
+  core::TrialPlan plan =
+      start_plan(problem, variant, config,
+                 {input("q", f32, {t, dk}, unit_rows), input("k", f32, {t, dk}, unit_rows),
+                  input("v", f32, {t, dv}, normal()), input("a", f32, {t}, uniform(0.9f, 1.0f)),
+                  input("h0", f32, {dk, dv}, normal()), output("ht", f32, {dk, dv}, state_tiles),
+                  output("o", f32, {t, dv}, o_tiles)});
   const bool twice = variant.ends_with("_twice");
   const std::string entry = "gdn_step_" + variant.substr(0, variant.size() - (twice ? 6 : 0));
   const core::LaunchOperation step =
@@ -109,6 +116,17 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
   plan.reference = [](const std::vector<core::Tensor>& inputs) {
     Call call = run(inputs, matrix(inputs.at(kH0)));
     return std::vector{std::move(call.state), std::move(call.o)};
+  };
+  plan.contract = [](const std::vector<core::Tensor>& inputs) {
+    constexpr double kMost = 1e37;
+    const double size = run(inputs, matrix(inputs.at(kH0))).size;
+    std::vector<std::string> violations;
+    if (size < kMost) return violations;
+    violations.push_back(fmt::format(
+        "with these keys the state may grow to {:.3g}, beyond fp32: a step contracts only while "
+        "|k|^2 <= 2",
+        size));
+    return violations;
   };
   if (twice) {
     plan.alternatives = [](const std::vector<core::Tensor>& inputs) {
@@ -139,8 +157,9 @@ Subject make_gdn_step() {
                            "it after one call"),
                     mutant("scratch_is_input_twice", "own_state_twice", FindingClass::state,
                            "the same, called twice: the second call goes on from the first")},
-       .problems = {{}, {{"t", "1"}, {"dk", "1"}, {"dv", "1"}}, {{"t", "9"}, {"dk", "17"},
-                                                                {"dv", "33"}}},
+       .problems = {{},
+                    {{"t", "1"}, {"dk", "1"}, {"dv", "1"}},
+                    {{"t", "9"}, {"dk", "17"}, {"dv", "33"}}},
        .numeric_plan = {{.name = "recalled = k^T S",
                          .stored = core::Dtype::f32,
                          .accumulate = core::Dtype::f32,

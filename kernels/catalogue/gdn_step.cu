@@ -16,8 +16,7 @@ __device__ void gdn_step(const float* q, const float* k, const float* v, const f
     float out = 0.0f;
     for (int i = 0; i < dk; ++i) {
       const float key = k[step * dk + i];
-      const float s =
-          a[step] * (state[i * dv + col] - key * recalled) + key * v[step * dv + col];
+      const float s = a[step] * (state[i * dv + col] - key * recalled) + key * v[step * dv + col];
       state[i * dv + col] = s;
       out += q[step * dk + i] * s;
     }

@@ -68,9 +68,9 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
               {core::BufferArgument{0}, core::BufferArgument{1}, core::BufferArgument{2},
                core::scalar(i32(batches)), core::scalar(i32(heads)), core::scalar(i32(t))})});
   // A thread's own terms, 5 steps over the warp, 3 over the warps.
-  const reference::GemvBound bound = reference::gemv_bound(
-      {.chain = static_cast<double>(detail::ceil_div(t, kThreads) + 5 + 3),
-       .terms = static_cast<double>(t)});
+  const reference::GemvBound bound =
+      reference::gemv_bound({.chain = static_cast<double>(detail::ceil_div(t, kThreads) + 5 + 3),
+                             .terms = static_cast<double>(t)});
   plan.reference = [=](const std::vector<core::Tensor>& inputs) {
     Sums sums = masked_sums(inputs, [=](Eigen::Index r) { return r / heads; });
     core::ReferenceTensor y;

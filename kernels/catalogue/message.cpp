@@ -37,7 +37,8 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
              {core::BufferArgument{0}, core::BufferArgument{1}, core::BufferArgument{2},
               core::BufferArgument{3}, core::scalar(i32(length))});
   plan.program = one_stream(
-      "message", {core::FillOperation{core::BufferArgument{2}, plan.buffers[2].bytes(), 0}, exchange});
+      "message",
+      {core::FillOperation{core::BufferArgument{2}, plan.buffers[2].bytes(), 0}, exchange});
   plan.reference = [=](const std::vector<core::Tensor>& inputs) {
     const std::vector<double> values = inputs.at(0).to_doubles();
     const Eigen::Map<const RowMajor> x(values.data(), pairs, length);
@@ -57,8 +58,9 @@ Subject make_message() {
   return make(
       {.name = "message",
        .description = "blocks in pairs: one sends twice its input, one stores it back to front",
-       .problem_domain = {{detail::integer_parameter("pairs", "pairs of blocks; all of them have "
-                                                              "to fit on the device at once",
+       .problem_domain = {{detail::integer_parameter("pairs",
+                                                     "pairs of blocks; all of them have "
+                                                     "to fit on the device at once",
                                                      1, 64, 2),
                            detail::integer_parameter("length", "elements of a message", 1, 65536,
                                                      300)}},

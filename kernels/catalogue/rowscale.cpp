@@ -20,8 +20,7 @@ using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::Ro
 /// Each row of X times the scale of its own row, where row r of X is taken to be `source(r)`.
 template <class Source>
 RowMajor scaled_rows(const std::vector<core::Tensor>& inputs, Source source) {
-  const std::vector<double> x_values = inputs.at(0).to_doubles(),
-                            scale = inputs.at(1).to_doubles();
+  const std::vector<double> x_values = inputs.at(0).to_doubles(), scale = inputs.at(1).to_doubles();
   const Eigen::Map<const RowMajor> x(x_values.data(), inputs[0].shape[0], inputs[0].shape[1]);
   RowMajor y(x.rows(), x.cols());
   for (Eigen::Index r = 0; r < x.rows(); ++r) {
@@ -47,14 +46,14 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
                           .tile_axis = "a row (one block)"})});
   plan.buffers[2].sparse = true;
   const core::ModuleRef module = detail::cached_module(embedded::rowscale());
-  plan.program = one_stream(
-      "rowscale",
-      {launch(module, "rowscale_scatter", {u32(rows), 1, 1}, {kThreads, 1, 1},
-              {core::BufferArgument{0}, core::BufferArgument{2}, core::scalar(i32(cols)),
-               core::scalar(pitch)}),
-       launch(module, "rowscale_" + variant, {u32(rows), 1, 1}, {kThreads, 1, 1},
-              {core::BufferArgument{2}, core::BufferArgument{1}, core::BufferArgument{3},
-               core::scalar(i32(cols)), core::scalar(i32(pitch))})});
+  plan.program =
+      one_stream("rowscale",
+                 {launch(module, "rowscale_scatter", {u32(rows), 1, 1}, {kThreads, 1, 1},
+                         {core::BufferArgument{0}, core::BufferArgument{2}, core::scalar(i32(cols)),
+                          core::scalar(pitch)}),
+                  launch(module, "rowscale_" + variant, {u32(rows), 1, 1}, {kThreads, 1, 1},
+                         {core::BufferArgument{2}, core::BufferArgument{1}, core::BufferArgument{3},
+                          core::scalar(i32(cols)), core::scalar(i32(pitch))})});
   // One product, rounded once: acceptance allows for it.
   plan.reference = [](const std::vector<core::Tensor>& inputs) {
     const RowMajor y = scaled_rows(inputs, [](Eigen::Index r) { return r; });

@@ -60,20 +60,18 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
   core::TrialPlan plan = start_plan(
       problem, variant, config,
       {input("X", f32, {rows, cols}, normal(0.0f, 2.0f)),
-       input("scale", f32, {rows},
-             problem.values.text("scales") == "extreme" ? extreme : ordinary),
+       input("scale", f32, {rows}, problem.values.text("scales") == "extreme" ? extreme : ordinary),
        output("Y", f32, {rows, cols},
               {.rows = rows,
                .cols = cols,
                .tile_rows = 1,
                .tile_cols = cols,
                .tile_axis = "a row (one warp)"})});
-  plan.program = one_stream(
-      "softmax",
-      {launch(detail::cached_module(embedded::softmax()), "softmax_" + variant, {u32(rows), 1, 1},
-              {32, 1, 1},
-              {core::BufferArgument{0}, core::BufferArgument{1}, core::BufferArgument{2},
-               core::scalar(i32(cols))})});
+  plan.program =
+      one_stream("softmax", {launch(detail::cached_module(embedded::softmax()),
+                                    "softmax_" + variant, {u32(rows), 1, 1}, {32, 1, 1},
+                                    {core::BufferArgument{0}, core::BufferArgument{1},
+                                     core::BufferArgument{2}, core::scalar(i32(cols))})});
   plan.reference = [=](const std::vector<core::Tensor>& inputs) {
     const std::vector<double> x = inputs.at(0).to_doubles(), scale = inputs.at(1).to_doubles();
     core::ReferenceTensor y;

@@ -29,22 +29,20 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
                      const core::Config& config) {
   const std::int64_t t = problem.values.integer("t");
   const std::int64_t bm = config.integer("bm"), bn = config.integer("bn");
-  core::TrialPlan plan =
-      start_plan(problem, variant, config,
-                 {input("g", core::Dtype::f32, {t}, normal()),
-                  output("L", core::Dtype::f32, {t, t},
-                         {.rows = t,
-                          .cols = t,
-                          .tile_rows = bm,
-                          .tile_cols = bn,
-                          .tile_axis = "bm rows x bn columns of L"})});
+  core::TrialPlan plan = start_plan(problem, variant, config,
+                                    {input("g", core::Dtype::f32, {t}, normal()),
+                                     output("L", core::Dtype::f32, {t, t},
+                                            {.rows = t,
+                                             .cols = t,
+                                             .tile_rows = bm,
+                                             .tile_cols = bn,
+                                             .tile_axis = "bm rows x bn columns of L"})});
   plan.buffers[0].exponent = true;
   plan.program = one_stream(
-      "tril_decay",
-      {launch(detail::cached_module(embedded::tril_decay()), "tril_decay_" + variant,
-              {u32(detail::ceil_div(t, bm)), 1, 1}, {u32(bn), 1, 1},
-              {core::BufferArgument{0}, core::BufferArgument{1}, core::scalar(i32(t)),
-               core::scalar(i32(bm))})});
+      "tril_decay", {launch(detail::cached_module(embedded::tril_decay()), "tril_decay_" + variant,
+                            {u32(detail::ceil_div(t, bm)), 1, 1}, {u32(bn), 1, 1},
+                            {core::BufferArgument{0}, core::BufferArgument{1}, core::scalar(i32(t)),
+                             core::scalar(i32(bm))})});
   // The rounded difference, then expf (at most 2 ulps, i.e. 4 u): e^(d (1 + u)) (1 + 4 u).
   plan.reference = [t](const std::vector<core::Tensor>& inputs) {
     const std::vector<double> values = inputs.at(0).to_doubles();
@@ -56,10 +54,10 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
         const double d = g[r] - g[c];
         const double value = c <= r ? reference::exponential(d) : 0.0;
         l.expected.push_back(value);
-        l.bound.push_back(
-            c <= r ? value * (std::expm1(u * std::fabs(d)) * (1.0 + 4.0 * u) + 4.0 * u) +
-                         2.0 * reference::fp32_underflow()
-                   : 0.0);
+        l.bound.push_back(c <= r
+                              ? value * (std::expm1(u * std::fabs(d)) * (1.0 + 4.0 * u) + 4.0 * u) +
+                                    2.0 * reference::fp32_underflow()
+                              : 0.0);
       }
     }
     return std::vector{std::move(l)};

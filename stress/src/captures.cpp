@@ -140,7 +140,8 @@ class Examiner {
     return core::stays_untouched(reference.bound[i]);
   }
 
-  /// Overwritten elements whose value is that of exactly one element of the output.
+  /// Overwritten elements whose value is that of exactly one element of the output, each of these
+  /// found only once: a padding full of one value is no displaced row.
   static std::uint64_t with_one_owner(const core::Tensor& got,
                                       const core::ReferenceTensor& reference,
                                       const std::vector<std::int64_t>& overwritten) {
@@ -148,11 +149,10 @@ class Examiner {
     for (std::size_t i = 0; i < reference.expected.size(); ++i) {
       if (!is_guarded(reference, i)) ++owners[core::encode(got.dtype, reference.expected[i])];
     }
+    std::erase_if(owners, [](const auto& owner) { return owner.second != 1; });
     return static_cast<std::uint64_t>(
-        std::count_if(overwritten.begin(), overwritten.end(), [&](std::int64_t i) {
-          const auto found = owners.find(got.bits(i));
-          return found != owners.end() && found->second == 1;
-        }));
+        std::count_if(overwritten.begin(), overwritten.end(),
+                      [&](std::int64_t i) { return owners.erase(got.bits(i)) == 1; }));
   }
 
   /// Overwritten elements that hold what the rows of the output would have laid there with another
