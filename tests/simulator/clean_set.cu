@@ -130,6 +130,7 @@ extern "C" __global__ void last_block_sum(const float* in, float* out) {
     out[1 + blockIdx.x] = tile[0];
     __threadfence();
     is_last = atomicAdd(&finished_blocks, 1) == gridDim.x - 1;
+    __threadfence();  // the barrier below is a fence for this block only
   }
   __syncthreads();
   if (is_last && threadIdx.x == 0) {
