@@ -3,16 +3,92 @@
 #include "faultline/stress/mutants.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 
 #include "backend_choice.hpp"
+#include "child_process.hpp"
 #include "faultline/core/errors.hpp"
 #include "record.hpp"
 #include "work.hpp"
 
 namespace faultline::app {
+namespace {
+
+/// Beyond it a row is given up: a dozen detectors' time-outs and what the trials take.
+double limit_of_row(const Options& options) { return 300.0 + 12.0 * options.timeout_s; }
+
+core::KillRow broken_row(const kernels::SubjectRegistry& registry, const std::string& name,
+                         std::string why) {
+  const auto at = name.find('@');
+  const kernels::Subject& subject = registry.get(name.substr(0, at));
+  const kernels::Variant& variant = *subject.find_variant(name.substr(at + 1));
+  core::KillRow row;
+  row.subject = subject.name;
+  row.variant = variant.name;
+  row.clean_twin = variant.clean_twin;
+  row.is_mutant = variant.is_mutant;
+  row.required = variant.required_finding;
+  core::KillCell cell;
+  cell.outcome = core::Outcome::error;
+  cell.note = std::move(why);
+  row.cells = {cell};
+  return row;
+}
+
+/// On a device a kernel that hangs or faults takes the process's context with it: each row has a
+/// process of its own.
+core::KillMatrix run_in_children(const Context& context, const std::vector<std::string>& names,
+                                 const stress::RunOptions& run) {
+  const Options& options = context.options;
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / fmt::format("faultline-mutants-{}", getpid());
+  std::filesystem::create_directories(folder);
+  core::KillMatrix matrix;
+  for (std::size_t i = 0; i < names.size() && !run.stop->load(); ++i) {
+    if (run.progress) {
+      run.progress({names[i], i, names.size(), matrix.mutants() - matrix.named_right()});
+    }
+    const std::string json = (folder / "row.json").string();
+    std::filesystem::remove(json);
+    std::vector<std::string> arguments{"mutants",   names[i],
+                                       "--backend", options.backend,
+                                       "--seed",    std::to_string(options.seed),
+                                       "--timeout", fmt::format("{}s", options.timeout_s),
+                                       "--json",    json};
+    if (options.trials > 0) {
+      arguments.insert(arguments.end(), {"--trials", std::to_string(options.trials)});
+    }
+    const ChildResult child = run_child(arguments, limit_of_row(options), *run.stop);
+    if (child.stopped) break;
+    std::ostringstream text;
+    text << std::ifstream(json).rdbuf();
+    try {
+      core::RunRecord record = core::record_from_json(text.str());
+      for (core::KillRow& row : record.mutants.rows) matrix.rows.push_back(std::move(row));
+    } catch (const core::UsageError&) {
+      matrix.rows.push_back(broken_row(
+          context.registry, names[i],
+          !child.started ? "no process could be started for it"
+          : child.timed_out
+              ? fmt::format("its process did not end within {:.0f} s", limit_of_row(options))
+          : child.signal ? fmt::format("its process was ended by signal {}", child.signal)
+                         : fmt::format("its process ended with exit code {}", child.exit_code)));
+    }
+  }
+  std::error_code ignored;
+  std::filesystem::remove_all(folder, ignored);
+  return matrix;
+}
+
+}  // namespace
 
 int mutants_command(const Context& context) {
   const Options& options = context.options;
+  const std::vector<std::string> names = stress::mutant_rows(context.registry, options.words);
   Run run(context, "mutants");
   const auto backend = choose_backend(options.backend);
   run.use_backend(backend->info());
@@ -32,7 +108,9 @@ int mutants_command(const Context& context) {
 
   Work work(context);
   mutants.run = work.run_options();
-  record.mutants = stress::run_mutants(*backend, context.registry, mutants);
+  record.mutants = !backend->info().is_model && names.size() > 1
+                       ? run_in_children(context, names, mutants.run)
+                       : stress::run_mutants(*backend, context.registry, mutants);
   work.finish();
   core::Evidence& evidence = record.evidence;
   evidence.subject = record.subject;

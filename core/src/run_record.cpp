@@ -374,6 +374,8 @@ void describe(A& a, T& x) {
   a("alternatives", x.alternatives);
   a("reloading_launches", x.reloading_launches);
   a("launches", x.launches);
+  a("streams", x.streams);
+  a("shared_memory", x.shared_memory);
   a("repeat", x.repeat);
   a("error_shape", x.error_shape);
   a("provenance", x.provenance);

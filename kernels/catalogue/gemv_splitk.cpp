@@ -97,7 +97,7 @@ Subject make_gemv_splitk() {
                     mutant(kZeroInKernel, "zeroed_before", core::FindingClass::race_grid,
                            "the first block of each row of blocks zeroes y while the others add "
                            "to it",
-                           {{"m", "256"}, {"k", "96"}})},
+                           {{"m", "8192"}, {"k", "8"}, {"splits", "8"}})},
        .problems = {{},
                     {{"m", "130"}, {"k", "37"}},
                     {{"m", "130"}, {"k", "37"}, {"inputs", "normal"}},

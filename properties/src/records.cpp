@@ -230,6 +230,8 @@ class RecordDraw {
     e.contract_violations = some(1, [&] { return text(); });
     e.reloading_launches = number();
     e.launches = number();
+    e.streams = number();
+    e.shared_memory = flag();
     e.null_outputs_accepted = some(2, [&] { return text(); });
     e.interrupted = flag();
     return e;

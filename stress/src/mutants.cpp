@@ -82,6 +82,29 @@ core::KillCell not_run(Detector detector, std::string why) {
   return cell;
 }
 
+using Rows = std::vector<std::pair<const kernels::Subject*, const kernels::Variant*>>;
+
+Rows chosen(const kernels::SubjectRegistry& registry, const std::vector<std::string>& subjects) {
+  Rows rows;
+  std::set<std::string> wanted(subjects.begin(), subjects.end());
+  for (const std::string& name : subjects) {
+    const std::size_t at = name.find('@');
+    const kernels::Subject& subject = registry.get(name.substr(0, at));
+    if (at != std::string::npos && !subject.find_variant(name.substr(at + 1))) {
+      throw core::UsageError(fmt::format("{} has no variant '{}': `faultline list {}` names them",
+                                         subject.name, name.substr(at + 1), subject.name));
+    }
+  }
+  for (const auto& subject : registry.all()) {
+    for (const kernels::Variant& variant : subject->variants) {
+      const bool named = wanted.empty() || wanted.contains(subject->name) ||
+                         wanted.contains(subject->name + "@" + variant.name);
+      if (named) rows.emplace_back(subject.get(), &variant);
+    }
+  }
+  return rows;
+}
+
 class MatrixRun {
  public:
   MatrixRun(core::Backend& backend, const kernels::SubjectRegistry& registry,
@@ -93,7 +116,7 @@ class MatrixRun {
   }
 
   core::KillMatrix run() {
-    std::vector<std::pair<const kernels::Subject*, const kernels::Variant*>> rows = chosen();
+    const Rows rows = chosen(registry_, options_.subjects);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       if (detail::stopped(options_.run)) break;
       const auto& [subject, variant] = rows[i];
@@ -110,27 +133,6 @@ class MatrixRun {
   }
 
  private:
-  std::vector<std::pair<const kernels::Subject*, const kernels::Variant*>> chosen() const {
-    std::vector<std::pair<const kernels::Subject*, const kernels::Variant*>> rows;
-    std::set<std::string> wanted(options_.subjects.begin(), options_.subjects.end());
-    for (const std::string& name : options_.subjects) {
-      const std::size_t at = name.find('@');
-      const kernels::Subject& subject = registry_.get(name.substr(0, at));
-      if (at != std::string::npos && !subject.find_variant(name.substr(at + 1))) {
-        throw core::UsageError(fmt::format("{} has no variant '{}': `faultline list {}` names them",
-                                           subject.name, name.substr(at + 1), subject.name));
-      }
-    }
-    for (const auto& subject : registry_.all()) {
-      for (const kernels::Variant& variant : subject->variants) {
-        const bool named = wanted.empty() || wanted.contains(subject->name) ||
-                           wanted.contains(subject->name + "@" + variant.name);
-        if (named) rows.emplace_back(subject.get(), &variant);
-      }
-    }
-    return rows;
-  }
-
   core::KillRow run_row(const kernels::Subject& subject, const kernels::Variant& variant) {
     core::KillRow row;
     row.subject = subject.name;
@@ -276,6 +278,15 @@ std::string names_of(const core::KillRow& row) {
 }
 
 }  // namespace
+
+std::vector<std::string> mutant_rows(const kernels::SubjectRegistry& registry,
+                                     const std::vector<std::string>& subjects) {
+  std::vector<std::string> names;
+  for (const auto& [subject, variant] : chosen(registry, subjects)) {
+    names.push_back(subject->name + "@" + variant->name);
+  }
+  return names;
+}
 
 core::KillMatrix run_mutants(core::Backend& backend, const kernels::SubjectRegistry& registry,
                              const MutantOptions& options) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <set>
 #include <variant>
 
 #include <fmt/format.h>
@@ -144,15 +145,22 @@ core::ArmEvidence make_arm(const std::string& backend, const core::TrialPlan& pl
 void note_asynchronous_instructions(core::Evidence& evidence, const core::Program& program) {
   std::vector<std::string>& known = evidence.asynchronous_instructions;
   evidence.launches = evidence.reloading_launches = 0;
+  evidence.shared_memory = false;
+  std::set<core::StreamId> streams;
   for (const core::Operation& operation : program.operations) {
+    streams.insert(operation.stream);
     const auto* launch = std::get_if<core::LaunchOperation>(&operation.what);
     if (!launch || !launch->module) continue;
     ++evidence.launches;
     evidence.reloading_launches += launch->reload_module;
+    // The whole module is looked at: one kernel with shared memory is enough to leave it open.
+    evidence.shared_memory = evidence.shared_memory || launch->dynamic_shared_bytes > 0 ||
+                             launch->module->ptx.find(".shared") != std::string::npos;
     for (std::string& opcode : core::asynchronous_instructions(*launch->module, launch->entry)) {
       known.push_back(std::move(opcode));
     }
   }
+  evidence.streams = std::max<std::size_t>(1, streams.size());
   std::sort(known.begin(), known.end());
   known.erase(std::unique(known.begin(), known.end()), known.end());
 }

@@ -184,6 +184,8 @@ RunRecord full_record() {
   e.contract_violations = {"gate above 0"};
   e.reloading_launches = 2;
   e.launches = 3;
+  e.streams = 2;
+  e.shared_memory = false;
   e.null_outputs_accepted = {"zeros"};
   e.reference_notes = {{"t=64", "chunk=32", "dg", ReferenceNote::Kind::unusable, "unsound"}};
   e.asynchronous_instructions = {"cp.async.bulk"};

@@ -153,7 +153,7 @@ __device__ __noinline__ Judgement judge(Dtype dtype, uint64_t got, double expect
   Judgement j;
   j.check = core::check_element(dtype, got, expected, bound, poison);
   const double value = core::decode(dtype, got), nearest = core::round_to(dtype, expected);
-  if (bound == core::must_stay_untouched()) {
+  if (core::stays_untouched(bound)) {
     j.rounded_error = 0.0;
   } else if (j.check.kind == core::ElementClass::no_reference || core::is_nan(value)) {
     j.rounded_error = core::double_of(0x7ff0000000000000ull);
@@ -203,7 +203,7 @@ __device__ void judge_element(const abi::CompareParameters& p, const abi::Compar
     tile = output.first_tile + abi::tile_of(output, static_cast<uint32_t>(i));
     raise_maxima(r.maxima, check.error, expected, judgement.rounded_error);
     // What must stay untouched holds the poison, which rotates: no part of the output's bits.
-    const bool guarded = bound == core::must_stay_untouched();
+    const bool guarded = core::stays_untouched(bound);
     if (guarded && p.hash_outputs) r.hash -= core::output_hash_term(got, i);
     if (core::is_finite(check.error) && !guarded) {
       r.squared_error += check.error * check.error;

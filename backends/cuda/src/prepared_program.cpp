@@ -263,9 +263,10 @@ void PreparedProgram::issue(cudaStream_t main, const AfterLaunch& after_launch) 
             },
             [&](core::HostStepOperation& host) { host.step(); },
             [&](core::CaptureBeginOperation& begin) {
+              // The graph of the call before goes first: a capture would not survive that.
+              capture = &(graphs_[begin.graph] = Captured{});
               check_execution(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
                               "cannot begin a capture");
-              capture = &(graphs_[begin.graph] = Captured{});
               capture_stream = stream;
               capturing = true;
             },

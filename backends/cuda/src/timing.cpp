@@ -135,8 +135,7 @@ core::Backend::Timing time_plan(const core::TrialPlan& plan,
   }
   wait_for(stream.get(), kLimit);
   const IssueOnSet issue = [&](std::uint64_t set, cudaStream_t s) { programs[set].issue(s); };
-  const bool capturable =
-      !traits.has_host_steps && !traits.has_captures && !traits.reloads_modules;
+  const bool capturable = !traits.has_host_steps && !traits.has_captures && !traits.reloads_modules;
   std::uint64_t launches = 0;
   if (request.graph_launches > 0) {
     launches = (request.graph_launches + sets - 1) / sets * sets;

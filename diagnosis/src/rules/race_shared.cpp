@@ -24,6 +24,8 @@ std::optional<core::Finding> find_race_shared_by_values(const Facts& facts) {
   if (timing.empty()) return std::nullopt;
   // Where asynchronous units are at work, race.async speaks, with this class as its runner-up.
   if (!facts.evidence.asynchronous_instructions.empty()) return std::nullopt;
+  // Several streams, or no shared memory: other rules speak.
+  if (facts.evidence.streams > 1 || !facts.evidence.shared_memory) return std::nullopt;
   const std::vector<const core::OutputTotals*> wrong = wrong_outputs(facts);
   for (const core::OutputTotals* output : wrong) {
     if (output->geometry.pipeline_depth > 0) return std::nullopt;  // race.async speaks for these

@@ -37,6 +37,8 @@ std::optional<core::Finding> find_device_race(const Facts&);
 std::optional<core::Finding> find_race_note(const Facts&);
 std::optional<core::Finding> find_race_async_by_values(const Facts&);
 std::optional<core::Finding> find_race_shared_by_values(const Facts&);
+std::optional<core::Finding> find_race_stream_by_values(const Facts&);
+std::optional<core::Finding> find_race_grid_by_values(const Facts&);
 std::optional<core::Finding> find_missed_write(const Facts&);
 std::optional<core::Finding> find_uninitialised(const Facts&);
 std::optional<core::Finding> find_special_values(const Facts&);

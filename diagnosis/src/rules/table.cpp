@@ -16,6 +16,8 @@ constexpr Rule kRules[] = {
     {race_async, Rule::Kind::fact, find_race_note},
     {race_async, Rule::Kind::explanation, find_race_async_by_values},
     {race_shared, Rule::Kind::explanation, find_race_shared_by_values},
+    {race_stream, Rule::Kind::explanation, find_race_stream_by_values},
+    {race_grid, Rule::Kind::explanation, find_race_grid_by_values},
     {state, Rule::Kind::fact, find_changed_input},
     {state, Rule::Kind::explanation, find_state_carried},
     {graph, Rule::Kind::explanation, find_graph},

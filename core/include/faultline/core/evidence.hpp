@@ -200,6 +200,9 @@ struct Evidence {
   /// Launches that load their module anew, and launches in all, per call of the subject: static
   /// facts of its program.
   std::uint64_t reloading_launches = 0, launches = 0;
+  std::uint64_t streams = 1;  ///< that a call uses
+  /// Some kernel of a call has shared memory, static or dynamic: without it nothing there can race.
+  bool shared_memory = true;
   std::optional<RepeatEvidence> repeat{};
   std::optional<ErrorShapeEvidence> error_shape{};
   std::vector<std::string>

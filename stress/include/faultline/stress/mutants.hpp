@@ -19,12 +19,16 @@ struct MutantOptions {
   std::vector<std::string> subjects;  ///< SUBJECT or SUBJECT@VARIANT; empty: all
   std::uint64_t seed = 1;
   /// Trials of the tight loop, and of the default campaign (as PlanOptions::trials). 0: 50 and 48
-  /// on the simulator, 2,000 and 500 an arm on a device.
+  /// on the simulator, 2,000 and 200 an arm on a device.
   std::uint64_t tight_trials = 0, stress_trials = 0;
   RunOptions run;
   /// After each row: the rows so far.
   std::function<void(const core::KillMatrix&)> checkpoint;
 };
+
+/// "SUBJECT@VARIANT" of the rows that run_mutants() makes. UsageError for an unknown name.
+std::vector<std::string> mutant_rows(const kernels::SubjectRegistry& registry,
+                                     const std::vector<std::string>& subjects);
 
 /// Rows in the order of the registry: each mutant, and the clean variants that are twins of one or
 /// have no mutant. A detector that cannot run here leaves a note. UsageError for an unknown name.
