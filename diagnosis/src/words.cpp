@@ -49,9 +49,18 @@ std::string subject_text(const core::Evidence& evidence) {
 
 std::string line_text(const std::vector<core::SourceLocation>& where) {
   if (where.empty() || where[0].file.empty()) return "a line that the module does not name";
-  const auto own = std::find_if(where.begin(), where.end(), [](const core::SourceLocation& at) {
+  const auto folder = [](const core::SourceLocation& at) {
+    return at.file.substr(0, at.file.find_last_of('/') + 1);
+  };
+  const auto in_project = [](const core::SourceLocation& at) {
     return at.file.find('/') != std::string::npos;
+  };
+  // A helper from another folder is less telling than where the kernel's own folder calls it.
+  const std::string home = folder(where.back());
+  auto own = std::find_if(where.begin(), where.end(), [&](const core::SourceLocation& at) {
+    return in_project(at) && folder(at) == home;
   });
+  if (own == where.end()) own = std::find_if(where.begin(), where.end(), in_project);
   const core::SourceLocation& at = own == where.end() ? where[0] : *own;
   return fmt::format("{}:{}", at.file, at.line);
 }

@@ -25,9 +25,9 @@ std::string plural(std::uint64_t n, const std::string& noun);
 std::string list(const std::vector<std::string>& items);
 /// "gla_decode@shared_buffer"
 std::string subject_text(const core::Evidence& evidence);
-/// "kernels/gla_decode/gla_decode.cuh:79": the innermost line with a project path. Sources outside
-/// the project (toolkit headers) have bare names and are passed over. "a line ..." when there is no
-/// line information.
+/// "kernels/gla_decode/gla_decode.cuh:79": the innermost line in the folder of the kernel itself,
+/// else the innermost with a project path. Sources outside the project (toolkit headers) have bare
+/// names and are passed over. "a line ..." when there is no line information.
 std::string line_text(const std::vector<core::SourceLocation>& where);
 /// "gla_decode.cu:79, inlined at gla_decode.cu:120"
 std::string line_chain(const std::vector<core::SourceLocation>& where);

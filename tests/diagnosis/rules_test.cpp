@@ -85,6 +85,20 @@ core::Evidence shared_by_values() {
   return e;
 }
 
+// The same failures in a call that uses two streams.
+core::Evidence stream_by_values() {
+  core::Evidence e = shared_by_values();
+  e.streams = 2;
+  return e;
+}
+
+// And in kernels without shared memory, in one stream.
+core::Evidence grid_by_values() {
+  core::Evidence e = shared_by_values();
+  e.shared_memory = false;
+  return e;
+}
+
 // The same failures in a kernel that has asynchronous copies: they, not its threads, come first.
 core::Evidence async_by_instructions() {
   core::Evidence e = shared_by_values();
@@ -374,6 +388,9 @@ const std::vector<Case>& cases() {
        Outcome::fail},
       {"shared_by_values", shared_by_values, FindingClass::race_shared, Severity::error,
        Outcome::fail},
+      {"stream_by_values", stream_by_values, FindingClass::race_stream, Severity::error,
+       Outcome::fail},
+      {"grid_by_values", grid_by_values, FindingClass::race_grid, Severity::error, Outcome::fail},
       {"missed_write", missed_write, FindingClass::missed_write, Severity::error, Outcome::fail},
       {"uninitialised", uninitialised, FindingClass::uninitialised, Severity::error, Outcome::fail},
       {"overflowing", overflowing, FindingClass::special_values, Severity::error, Outcome::fail},
@@ -550,13 +567,15 @@ TEST(RaceAsync, ADeterministicDefectBesideARaceIsNotHidden) {
 }
 
 TEST(RaceByValues, FailsEveryTimeIsNotARace) {
-  core::Evidence e = shared_by_values();
-  for (core::ArmEvidence& a : e.arms) {
-    a.result = clean_result(5000, 0);
-    add_wrong(a.result, 5000, 2, 32, 0, 1);
-    a.wilson95 = {0.999, 1.0};
+  for (const auto make : {shared_by_values, stream_by_values, grid_by_values}) {
+    core::Evidence e = make();
+    for (core::ArmEvidence& a : e.arms) {
+      a.result = clean_result(5000, 0);
+      add_wrong(a.result, 5000, 2, 32, 0, 1);
+      a.wilson95 = {0.999, 1.0};
+    }
+    EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::unknown));
   }
-  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::unknown));
 }
 
 TEST(RaceByValues, SomeFailuresWithNewInputsEachTimeAreNotYetARace) {
