@@ -252,7 +252,9 @@ TEST(Subjects, BuffersAndTilesCoverTheOutputs) {
                         EXPECT_FALSE(tiles.tile_axis.empty());
                       }
                     }
-                    if (!is_specimen(*subject)) EXPECT_EQ(bytes, subject->traffic_bytes(problem));
+                    if (!is_specimen(*subject)) {
+                      EXPECT_EQ(bytes, subject->traffic_bytes(problem));
+                    }
                   });
   }
 }
