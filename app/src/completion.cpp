@@ -11,7 +11,8 @@ constexpr const char* kCommands = "list verify stress race mutants replay bench 
 constexpr const char* kFlags =
     "--backend --variant --config --seed --data --budget --timeout --lenient --no-race --fail-on "
     "--quiet "
-    "--verbose --color --width --run --json --html --trials --sweep --intermediates --plan "
+    "--verbose --color --width --run --json --html --md --junit --sarif --csv --trials --sweep "
+    "--intermediates --plan "
     "--samples --hot "
     "--graph-launches --inputs --outputs --layout --drop --help";
 

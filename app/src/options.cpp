@@ -103,7 +103,7 @@ void add_common(CLI::App& command, Options& options) {
             "columns of terminal output (default: the terminal's)", 20, 1000);
   command.add_option("--run", options.run_dir,
                      "keep the record in this folder (run.json), also while the run goes on");
-  for (const char* format : {"json", "html"}) {
+  for (const char* format : {"json", "html", "md", "junit", "sarif", "csv"}) {
     command.add_option_function<std::string>(
         std::string("--") + format,
         [&options, format](const std::string& path) {

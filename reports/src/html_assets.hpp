@@ -90,6 +90,7 @@ pre .n{display:inline-block;min-width:3.2em;padding-right:1em;text-align:right;c
 user-select:none}
 .marked .n{color:var(--text);font-weight:700}
 .scroll{overflow-x:auto}.scroll+.scroll{margin-top:1.25rem}
+.scroll+p{margin-top:.75rem;max-width:60rem}
 .timing th[scope=row]{width:30%}
 table{border-collapse:collapse;font-size:.933rem}
 table.wide{width:100%}
@@ -144,6 +145,7 @@ stroke-width:2}
 footer{padding-top:2rem;padding-bottom:3rem;color:var(--muted);font-size:.867rem}
 footer h2{border-top:1px solid var(--line);padding-top:1.25rem;color:var(--text)}
 @media(max-width:44rem){
+#mutants td{white-space:nowrap}#mutants tbody th{position:sticky;left:0;background:var(--bg)}
 body{font-size:14.5px}main,footer{padding-left:.9rem;padding-right:.9rem}h1{font-size:1.3rem}
 .facts{grid-template-columns:minmax(0,1fr);gap:0}.facts dd{margin-bottom:.45rem}
 .command{flex-direction:column}.command button{align-self:flex-end}

@@ -53,9 +53,7 @@ void absorb(State& state, const unsigned char* block) {
   }
 }
 
-}  // namespace
-
-std::string sha256_base64(std::string_view bytes) {
+State digest_of(std::string_view bytes) {
   State state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                  0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   std::string padded(bytes);
@@ -68,6 +66,23 @@ std::string sha256_base64(std::string_view bytes) {
   for (std::size_t i = 0; i < padded.size(); i += 64) {
     absorb(state, reinterpret_cast<const unsigned char*>(padded.data()) + i);
   }
+  return state;
+}
+
+}  // namespace
+
+std::string sha256_hex(std::string_view bytes) {
+  std::string text;
+  for (const std::uint32_t word : digest_of(bytes)) {
+    for (int shift = 28; shift >= 0; shift -= 4) {
+      text.push_back("0123456789abcdef"[word >> shift & 15]);
+    }
+  }
+  return text;
+}
+
+std::string sha256_base64(std::string_view bytes) {
+  const State state = digest_of(bytes);
   std::array<unsigned, 33> digest{};  // one byte more than the digest: base64 takes three at a time
   for (std::size_t i = 0; i < 32; ++i) {
     digest[i] = state[i / 4] >> (24 - 8 * (i % 4)) & 0xff;

@@ -35,6 +35,38 @@ bool is_bidirectional_control(char32_t c) {
 
 bool is_control(char32_t c) { return c < 0x20 || (c >= 0x7f && c < 0xa0); }
 
+/// Would act on the text around it instead of being seen.
+bool is_hidden(char32_t c) {
+  return (is_control(c) && c != '\t' && c != '\n') || is_bidirectional_control(c);
+}
+
+std::string code_point_text(char32_t c) {
+  return fmt::format("[U+{:04X}]", static_cast<std::uint32_t>(c));
+}
+
+std::string escape_xml_text(std::string_view text, bool attribute) {
+  std::string out;
+  out.reserve(text.size() + text.size() / 8);
+  for (const char32_t c : decode_utf8(text)) {
+    if (c == '&') {
+      out += "&amp;";
+    } else if (c == '<') {
+      out += "&lt;";
+    } else if (c == '>') {
+      out += "&gt;";
+    } else if (c == '"') {
+      out += "&quot;";
+    } else if (attribute && (c == '\t' || c == '\n')) {
+      out += c == '\t' ? "&#9;" : "&#10;";
+    } else if (is_hidden(c) || c == 0xfffe || c == 0xffff) {
+      out += code_point_text(c);
+    } else {
+      append_utf8(out, c);
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 std::u32string decode_utf8(std::string_view text) {
@@ -112,6 +144,23 @@ int columns_of(std::string_view text) {
   }));
 }
 
+std::string visible(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (const char32_t c : decode_utf8(text)) {
+    if (is_hidden(c)) {
+      out += code_point_text(c);
+    } else {
+      append_utf8(out, c);
+    }
+  }
+  return out;
+}
+
+std::string escape_xml(std::string_view text) { return escape_xml_text(text, false); }
+
+std::string escape_xml_attribute(std::string_view text) { return escape_xml_text(text, true); }
+
 std::string escape_html(std::string_view text) {
   std::string out;
   out.reserve(text.size() + text.size() / 8);
@@ -126,8 +175,8 @@ std::string escape_html(std::string_view text) {
       out += "&quot;";
     } else if (c == '\'') {
       out += "&#39;";
-    } else if ((is_control(c) && c != '\t' && c != '\n') || is_bidirectional_control(c)) {
-      out += fmt::format("[U+{:04X}]", static_cast<std::uint32_t>(c));
+    } else if (is_hidden(c)) {
+      out += code_point_text(c);
     } else {
       append_utf8(out, c);
     }

@@ -38,6 +38,8 @@ EXPECTED = {
     "unsupported": ["INCONCLUSIVE", "wgmma.mma_async"],
     "interrupted": ["INCONCLUSIVE", "Interrupted"],
     "deadlock": ["FAIL", "hang", "warp 7 waits"],
+    "mutants_gemv": ["FAIL", "2 of 3 mutants killed", "Kill matrix", "missing_barrier",
+                     "race.shared", "mutation score 1 of 3"],
     "hostile": ["<script>document.title='owned'</script>", "[U+001B]", "[U+202E]"],
     "empty": ["INCONCLUSIVE"],
 }

@@ -693,10 +693,70 @@ RunRecord deadlock() {
   return record;
 }
 
+RunRecord mutants_gemv() {
+  RunRecord record = on_simulator("mutants", "gemv", "", "");
+  record.analysis_plan = "each mutant where it shows, and each clean variant at the same problem";
+  const auto row = [&](const char* variant, std::optional<FindingClass> required) -> KillRow& {
+    KillRow& row = record.mutants.rows.emplace_back();
+    row.subject = "gemv";
+    row.variant = variant;
+    row.clean_twin = required ? "register" : "";
+    row.is_mutant = required.has_value();
+    row.required = required;
+    row.problem = "n=64 k=1024 dtype=f16 inputs=any";
+    row.config = "rows=1 threads=128";
+    row.right = !required;
+    return row;
+  };
+  const auto said = [](KillRow& row, Detector detector, std::optional<FindingClass> said,
+                       std::uint64_t trials, std::uint64_t failed) {
+    KillCell& cell = row.cells.emplace_back();
+    cell.detector = detector;
+    cell.ran = true;
+    cell.outcome = said ? Outcome::fail : Outcome::pass;
+    if (said) cell.classes = {*said};
+    cell.killed = said.has_value();
+    cell.right = said && said == row.required;
+    cell.trials = trials;
+    cell.failed = failed;
+    cell.trials_to_kill = failed > 0 ? 1 + trials / (failed + 1) : 0;
+    cell.seconds = 0.4;
+    row.killed = row.killed || cell.killed;
+    row.right = row.right || cell.right;
+  };
+  using enum Detector;
+  KillRow& clean = row("register", std::nullopt);
+  for (const Detector detector : {tight_loop, verify, stress, happens_before}) {
+    said(clean, detector, std::nullopt, 50, 0);
+  }
+  KillRow& barrier = row("missing_barrier", FindingClass::race_shared);
+  said(barrier, tight_loop, FindingClass::unknown, 50, 50);
+  said(barrier, verify, FindingClass::race_shared, 24, 7);
+  said(barrier, stress, FindingClass::race_shared, 48, 3);
+  said(barrier, happens_before, FindingClass::race_shared, 4, 4);
+  KillRow& tail = row("dropped_tail", FindingClass::tail);
+  said(tail, tight_loop, FindingClass::unknown, 50, 50);
+  said(tail, verify, FindingClass::systematic_offset, 24, 24);
+  said(tail, stress, FindingClass::unknown, 48, 48);
+  said(tail, happens_before, std::nullopt, 4, 0);
+  KillRow& survivor = row("missed_rows", FindingClass::missed_write);
+  for (const Detector detector : {tight_loop, verify, stress, happens_before}) {
+    said(survivor, detector, std::nullopt, 50, 0);
+  }
+  survivor.cells.push_back({.detector = sanitizer, .note = "compute-sanitizer is not installed"});
+  record.verdict.outcome = Outcome::fail;
+  record.verdict.summary =
+      "fail: 2 of 3 mutants killed, 1 under the right name; 0 of 1 clean variants blamed";
+  record.replay_lines = {"faultline mutants gemv --seed 1"};
+  return record;
+}
+
 RunRecord hostile() {
   const std::string attack = "<script>document.title='owned'</script>\"'><img src=x "
                              "onerror=alert(1)>&amp;\x1b[31m\a\xe2\x80\xae"
-                             "\xff</pre></style></title>";
+                             "\xff</pre></style></title>"
+                             " | `x``y` ]]> $z$ \n# \"q\", " +
+                             std::string(1, '\0');
   RunRecord record = stress_shared_buffer();
   const auto spoil_text = [&](std::string& text) { text += attack; };
   for (std::string* text :
@@ -757,6 +817,12 @@ RunRecord hostile() {
       {{"f" + attack, 1, "g" + attack}, "ld" + attack, MemorySpace::global, false, 1, 32, 1, 64}};
   record.bench = {{"p" + attack, "c" + attack, "n" + attack, 1, 0.2, 1, 0.1, 1, 1, 1, 1, true,
                    "note" + attack}};
+  KillRow row;
+  row.subject = "s" + attack;
+  row.variant = "v" + attack;
+  row.is_mutant = true;
+  row.cells = {{.ran = true, .note = "n" + attack, .outcome = Outcome::fail}};
+  record.mutants.rows = {row};
   for (auto& line : record.replay_lines) {
     spoil_text(line);
   }
@@ -778,6 +844,7 @@ std::vector<Named> all() {
           {"unsupported", unsupported()},
           {"interrupted", interrupted()},
           {"deadlock", deadlock()},
+          {"mutants_gemv", mutants_gemv()},
           {"hostile", hostile()},
           {"empty", empty()}};
 }

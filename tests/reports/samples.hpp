@@ -22,6 +22,7 @@ core::RunRecord bench_gemv();             ///< timings, one of them contaminated
 core::RunRecord unsupported();  ///< inconclusive: an opcode that the simulator does not know
 core::RunRecord interrupted();  ///< Ctrl-C after the first arm
 core::RunRecord deadlock();     ///< fail(hang) with one line per blocked warp
+core::RunRecord mutants_gemv();  ///< kill matrix: a mutant named wrong, one not found, a clean twin
 core::RunRecord hostile();      ///< every string tries to break out of the report
 core::RunRecord empty();        ///< a default record
 

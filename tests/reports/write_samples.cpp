@@ -7,8 +7,8 @@
 #include <string>
 
 #include "faultline/core/errors.hpp"
-#include "faultline/reports/html.hpp"
 #include "faultline/reports/output.hpp"
+#include "faultline/reports/renderer.hpp"
 #include "faultline/reports/terminal.hpp"
 #include "samples.hpp"
 
@@ -21,7 +21,9 @@ int main(int argc, char** argv) {
   try {
     for (const auto& [name, record] : samples::all()) {
       const std::string stem = fmt::format("{}/{}", argv[1], name);
-      write_output(stem + ".html", to_html(record));
+      for (const Renderer& renderer : renderers()) {
+        write_report(record, renderer, stem + std::string(renderer.extension));
+      }
       for (const int width : {80, 160}) {
         write_output(fmt::format("{}.{}.txt", stem, width),
                      render_terminal(record, {.width = width}));
