@@ -33,6 +33,7 @@ core::KillRow broken_row(const kernels::SubjectRegistry& registry, const std::st
   row.is_mutant = variant.is_mutant;
   row.required = variant.required_finding;
   core::KillCell cell;
+  cell.ran = true;  // and broke: nobody is cleared by it
   cell.outcome = core::Outcome::error;
   cell.note = std::move(why);
   row.cells = {cell};
@@ -41,7 +42,8 @@ core::KillRow broken_row(const kernels::SubjectRegistry& registry, const std::st
 
 /// On a device a kernel that hangs or faults takes the process's context with it: each row has a
 /// process of its own.
-core::KillMatrix run_in_children(const Context& context, const std::vector<std::string>& names,
+core::KillMatrix run_in_children(const Context& context, const std::string& backend_name,
+                                 const std::vector<std::string>& names,
                                  const stress::RunOptions& run) {
   const Options& options = context.options;
   const std::filesystem::path folder =
@@ -55,7 +57,7 @@ core::KillMatrix run_in_children(const Context& context, const std::vector<std::
     const std::string json = (folder / "row.json").string();
     std::filesystem::remove(json);
     std::vector<std::string> arguments{"mutants",   names[i],
-                                       "--backend", options.backend,
+                                       "--backend", backend_name,
                                        "--seed",    std::to_string(options.seed),
                                        "--timeout", fmt::format("{}s", options.timeout_s),
                                        "--json",    json};
@@ -68,7 +70,11 @@ core::KillMatrix run_in_children(const Context& context, const std::vector<std::
     text << std::ifstream(json).rdbuf();
     try {
       core::RunRecord record = core::record_from_json(text.str());
-      for (core::KillRow& row : record.mutants.rows) matrix.rows.push_back(std::move(row));
+      const std::vector<core::KillRow>& rows = record.mutants.rows;
+      const bool own = rows.size() == 1 && rows[0].subject + "@" + rows[0].variant == names[i] &&
+                       record.provenance.backend.name == backend_name;
+      if (!own) throw core::UsageError("not the row that was asked for");
+      matrix.rows.push_back(rows[0]);
     } catch (const core::UsageError&) {
       matrix.rows.push_back(broken_row(
           context.registry, names[i],
@@ -88,6 +94,19 @@ core::KillMatrix run_in_children(const Context& context, const std::vector<std::
 
 int mutants_command(const Context& context) {
   const Options& options = context.options;
+  for (const auto& [given, flag] :
+       {std::pair{!options.variant.empty(), "--variant"},
+        std::pair{!options.config.empty(), "--config"},
+        std::pair{options.data != "normal", "--data"}, std::pair{options.lenient, "--lenient"},
+        std::pair{options.no_race, "--no-race"}}) {
+    if (given) {
+      throw core::UsageError(
+          fmt::format("mutants takes no {}: each row runs at the problem, config "
+                      "and data at which its mutant shows; name rows as "
+                      "SUBJECT@VARIANT",
+                      flag));
+    }
+  }
   const std::vector<std::string> names = stress::mutant_rows(context.registry, options.words);
   Run run(context, "mutants");
   const auto backend = choose_backend(options.backend);
@@ -102,14 +121,13 @@ int mutants_command(const Context& context) {
       options.words.empty() ? "all subjects" : fmt::format("{}", fmt::join(options.words, ", "));
   record.analysis_plan =
       "each mutant where it shows, and each clean variant at the same problem: a tight loop, "
-      "verify "
-      "over all configs, the default campaign (these by values alone), and the race check on the "
-      "simulator; a mutant counts as named right when its required finding comes first";
+      "verify over all configs, the default campaign (these by values alone), and the race check "
+      "on the simulator; a mutant counts as named right when its required finding comes first";
 
   Work work(context);
   mutants.run = work.run_options();
   record.mutants = !backend->info().is_model && names.size() > 1
-                       ? run_in_children(context, names, mutants.run)
+                       ? run_in_children(context, backend->info().name, names, mutants.run)
                        : stress::run_mutants(*backend, context.registry, mutants);
   work.finish();
   core::Evidence& evidence = record.evidence;

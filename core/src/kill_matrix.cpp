@@ -14,20 +14,27 @@ std::uint64_t count(const std::vector<KillRow>& rows, Wanted wanted) {
 
 }  // namespace
 
+bool KillRow::applicable() const {
+  return std::any_of(cells.begin(), cells.end(), [](const KillCell& cell) { return cell.ran; });
+}
+
 std::uint64_t KillMatrix::mutants() const {
-  return count(rows, [](const KillRow& row) { return row.is_mutant; });
+  return count(rows, [](const KillRow& row) { return row.applicable() && row.is_mutant; });
 }
 std::uint64_t KillMatrix::killed() const {
-  return count(rows, [](const KillRow& row) { return row.is_mutant && row.killed; });
+  return count(rows,
+               [](const KillRow& row) { return row.applicable() && row.is_mutant && row.killed; });
 }
 std::uint64_t KillMatrix::named_right() const {
-  return count(rows, [](const KillRow& row) { return row.is_mutant && row.right; });
+  return count(rows,
+               [](const KillRow& row) { return row.applicable() && row.is_mutant && row.right; });
 }
 std::uint64_t KillMatrix::clean_variants() const {
-  return count(rows, [](const KillRow& row) { return !row.is_mutant; });
+  return count(rows, [](const KillRow& row) { return row.applicable() && !row.is_mutant; });
 }
 std::uint64_t KillMatrix::false_alarms() const {
-  return count(rows, [](const KillRow& row) { return !row.is_mutant && !row.right; });
+  return count(rows,
+               [](const KillRow& row) { return row.applicable() && !row.is_mutant && !row.right; });
 }
 
 }  // namespace faultline::core

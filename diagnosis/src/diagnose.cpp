@@ -102,7 +102,8 @@ void add_explanation(const Facts& facts, std::vector<Finding> explanations,
   }
   if (!facts.any_wrong()) return;
   if (facts.only_without_reference()) return;
-  if (!facts.evidence.contract_violations.empty()) return;  // nothing to hold against the kernel
+  // Nothing to hold against the kernel. A sweep leaves such problems out, and judges the others.
+  if (!facts.evidence.contract_violations.empty() && facts.evidence.mode != "verify") return;
   const std::string divergence = first_divergence(facts);
   const auto add = [&](Finding finding) {
     if (!divergence.empty()) finding.evidence.insert(finding.evidence.begin(), divergence);
@@ -125,6 +126,9 @@ void add_explanation(const Facts& facts, std::vector<Finding> explanations,
 void rank(std::vector<Finding>& findings) {
   std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
     if (a.severity != b.severity) return a.severity > b.severity;
+    // What leaves the run open is the reason of its outcome: before warnings that do not.
+    const bool a_open = makes_inconclusive(a.finding), b_open = makes_inconclusive(b.finding);
+    if (a.severity == Severity::warning && a_open != b_open) return a_open;
     return a.confidence > b.confidence;
   });
 }
@@ -201,7 +205,7 @@ core::Verdict diagnose(const core::Evidence& evidence) {
   const bool explained =
       std::any_of(verdict.findings.begin(), verdict.findings.end(), is_failure) ||
       (facts.only_without_reference() && contains(verdict.findings, FindingClass::bound_vacuous)) ||
-      contains(verdict.findings, FindingClass::contract);
+      (contains(verdict.findings, FindingClass::contract) && evidence.mode != "verify");
   if (facts.failed > 0 && !explained) verdict.findings.push_back(unknown_finding(facts, nullptr));
   rank(verdict.findings);
 
@@ -220,7 +224,8 @@ core::Verdict diagnose(const core::Evidence& evidence) {
     verdict.outcome = Outcome::fail;
     verdict.summary =
         fmt::format("fail({}): {}{}", classes_text(verdict.findings, is_failure), first, cut);
-  } else if (facts.trials == 0 && facts.skipped > 0 && facts.results.empty()) {
+  } else if (facts.trials == 0 && facts.skipped > 0 && facts.results.empty() &&
+             !contains(verdict.findings, FindingClass::contract)) {
     verdict.outcome = Outcome::skipped;
     verdict.summary = fmt::format("skipped: {}", skip_reasons(evidence));
   } else if (open) {

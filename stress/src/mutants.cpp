@@ -31,6 +31,11 @@ bool is_slow(FindingClass finding) {
   }
 }
 
+/// Told from counts of sectors and bank passes, which the simulator alone makes.
+bool needs_access_statistics(FindingClass finding) {
+  return is_slow(finding) && finding != FindingClass::slow_dispatch;
+}
+
 /// A defect that is told as an inconclusive run: where it stands alone it is the whole verdict.
 bool is_inconclusive_class(FindingClass finding) {
   return finding == FindingClass::contract || finding == FindingClass::vacuous ||
@@ -47,14 +52,39 @@ void add_trials(core::KillCell& cell, const core::TrialResult& result) {
   cell.failed += result.failed;
 }
 
+std::string reason_of(const core::TrialResult& result, const std::string& known) {
+  return !known.empty() ? known : result.message.empty() ? result.note : result.message;
+}
+
 /// What the evidence says of a variant, as one cell. `known`: warnings that do not count.
 core::KillCell judge(Detector detector, const core::Evidence& evidence,
                      const kernels::Variant& variant, const std::vector<FindingClass>& known) {
   core::KillCell cell;
   cell.detector = detector;
   cell.ran = true;
-  for (const core::ArmEvidence& arm : evidence.arms) add_trials(cell, arm.result);
   for (const core::ConfigEvidence& config : evidence.configs) add_trials(cell, config.result);
+  // The arms of a sweep repeat a failure that its cells have counted.
+  const bool sweep = !evidence.configs.empty();
+  for (const core::ArmEvidence& arm : evidence.arms) {
+    if (!sweep) add_trials(cell, arm.result);
+  }
+  // Nothing could be run: that is no verdict on the variant.
+  const auto refused = [](const core::TrialResult& result) {
+    return result.skipped || result.status == core::ExecutionStatus::unsupported;
+  };
+  const bool none_ran = cell.trials == 0 &&
+                        std::all_of(evidence.arms.begin(), evidence.arms.end(),
+                                    [&](const auto& arm) { return refused(arm.result); }) &&
+                        std::all_of(evidence.configs.begin(), evidence.configs.end(),
+                                    [&](const auto& config) { return refused(config.result); });
+  if (none_ran) {
+    cell.ran = false;
+    for (const core::ArmEvidence& arm : evidence.arms) cell.note = reason_of(arm.result, cell.note);
+    for (const core::ConfigEvidence& config : evidence.configs) {
+      cell.note = reason_of(config.result, cell.note);
+    }
+    return cell;
+  }
   const core::Verdict verdict = diagnosis::diagnose(evidence);
   cell.outcome = verdict.outcome;
   for (const core::Finding& finding : verdict.findings) {
@@ -150,6 +180,13 @@ class MatrixRun {
     row.cells.push_back(timed(Detector::stress, [&] { return stress(trial, variant); }));
     row.cells.push_back(
         timed(Detector::happens_before, [&] { return happens_before(trial, variant); }));
+    if (!on_simulator() && variant.required_finding &&
+        needs_access_statistics(*variant.required_finding)) {
+      // The values are right and a device counts no accesses: no detector here could see it.
+      for (core::KillCell& cell : row.cells) {
+        cell = not_run(cell.detector, "the simulator alone counts accesses");
+      }
+    }
     for (const core::KillCell& cell : row.cells) {
       row.killed = row.killed || cell.killed;
       row.right = row.right || cell.right;
@@ -187,8 +224,13 @@ class MatrixRun {
     core::KillCell cell;
     try {
       cell = work();
-    } catch (const core::Error& error) {
+    } catch (const core::UnsupportedError& error) {
       cell = not_run(detector, error.what());
+    } catch (const core::Error& error) {
+      // A detector that breaks has not cleared anybody.
+      cell = not_run(detector, error.what());
+      cell.ran = true;
+      cell.outcome = core::Outcome::error;
     }
     cell.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     return cell;
@@ -295,8 +337,10 @@ core::KillMatrix run_mutants(core::Backend& backend, const kernels::SubjectRegis
 
 core::Verdict judge_matrix(const core::KillMatrix& matrix, bool interrupted) {
   core::Verdict verdict;
+  std::vector<std::string> not_applicable;
   for (const core::KillRow& row : matrix.rows) {
-    if (row.right) continue;
+    if (!row.applicable()) not_applicable.push_back(row.subject + "@" + row.variant);
+    if (row.right || !row.applicable()) continue;
     core::Finding finding;
     finding.severity = core::Severity::error;
     const std::string name = row.subject + "@" + row.variant;
@@ -312,14 +356,18 @@ core::Verdict judge_matrix(const core::KillMatrix& matrix, bool interrupted) {
     finding.evidence = {names_of(row), fmt::format("at {} [{}]", row.problem, row.config)};
     verdict.findings.push_back(std::move(finding));
   }
-  const std::string text = fmt::format(
+  std::string text = fmt::format(
       "{} of {} mutants killed, {} under the right name; {} of {} clean variants blamed",
       matrix.killed(), matrix.mutants(), matrix.named_right(), matrix.false_alarms(),
       matrix.clean_variants());
+  if (!not_applicable.empty()) {
+    text += fmt::format("; no detector can run here: {}", fmt::join(not_applicable, ", "));
+  }
+  const bool nothing_ran = matrix.mutants() + matrix.clean_variants() == 0;
   if (!verdict.findings.empty()) {
     verdict.outcome = core::Outcome::fail;
     verdict.summary = fmt::format("fail: {}", text);
-  } else if (interrupted || matrix.rows.empty()) {
+  } else if (interrupted || nothing_ran) {
     verdict.outcome = core::Outcome::inconclusive;
     verdict.summary = fmt::format("inconclusive: {}; {}", text,
                                   interrupted ? "interrupted before the last row" : "nothing ran");

@@ -144,25 +144,37 @@ core::ArmEvidence make_arm(const std::string& backend, const core::TrialPlan& pl
 
 void note_asynchronous_instructions(core::Evidence& evidence, const core::Program& program) {
   std::vector<std::string>& known = evidence.asynchronous_instructions;
-  evidence.launches = evidence.reloading_launches = 0;
-  evidence.shared_memory = false;
+  // Over every problem and config of a sweep: the most, and whether any.
+  std::uint64_t launches = 0, reloading = 0;
+  bool shared_memory = evidence.launches > 0 && evidence.shared_memory;
   std::set<core::StreamId> streams;
   for (const core::Operation& operation : program.operations) {
     streams.insert(operation.stream);
     const auto* launch = std::get_if<core::LaunchOperation>(&operation.what);
     if (!launch || !launch->module) continue;
-    ++evidence.launches;
-    evidence.reloading_launches += launch->reload_module;
+    ++launches;
+    reloading += launch->reload_module;
     // The whole module is looked at: one kernel with shared memory is enough to leave it open.
-    evidence.shared_memory = evidence.shared_memory || launch->dynamic_shared_bytes > 0 ||
-                             launch->module->ptx.find(".shared") != std::string::npos;
+    shared_memory = shared_memory || launch->dynamic_shared_bytes > 0 ||
+                    launch->module->ptx.find(".shared") != std::string::npos;
     for (std::string& opcode : core::asynchronous_instructions(*launch->module, launch->entry)) {
       known.push_back(std::move(opcode));
     }
   }
-  evidence.streams = std::max<std::size_t>(1, streams.size());
+  evidence.launches = std::max(evidence.launches, launches);
+  evidence.reloading_launches = std::max(evidence.reloading_launches, reloading);
+  evidence.shared_memory = shared_memory;
+  evidence.streams = std::max<std::uint64_t>(evidence.streams, streams.size());
   std::sort(known.begin(), known.end());
   known.erase(std::unique(known.begin(), known.end()), known.end());
+}
+
+void note_unchecked_inputs(core::Evidence& evidence, const core::TrialResult& result) {
+  const bool ran = !result.skipped && result.trials > result.abnormal;
+  if (!ran || result.inputs_checked > 0 || result.outputs.empty()) return;
+  const std::string what = "whether the inputs were still what was laid there after a launch";
+  std::vector<std::string>& missing = evidence.not_examined;
+  if (std::find(missing.begin(), missing.end(), what) == missing.end()) missing.push_back(what);
 }
 
 void require_data_mode(core::DataMode data, const core::TrialPlan& plan) {
@@ -235,6 +247,7 @@ void finish_evidence(core::Evidence& evidence, const core::TrialPlan& plan, core
   evidence.provenance = std::move(captures.provenance);
   evidence.error_shape = captures.shape;
   evidence.alternatives = std::move(captures.alternatives);
+  for (const core::TrialResult* result : results) note_unchecked_inputs(evidence, *result);
   if (plan.contract) {
     evidence.contract_violations =
         plan.contract(make_inputs(plan, data, core::trial_seed(seed, 0)));

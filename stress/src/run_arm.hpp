@@ -39,6 +39,8 @@ core::ArmEvidence make_arm(const std::string& backend, const core::TrialPlan& pl
                            const core::TrialRequest& request, core::TrialResult result);
 
 /// Add what asynchronous instructions the program's kernels hold.
+/// A backend that never compared the inputs after a launch leaves a note.
+void note_unchecked_inputs(core::Evidence& evidence, const core::TrialResult& result);
 /// UsageError when the plan's inputs cannot be drawn in this mode.
 void require_data_mode(core::DataMode data, const core::TrialPlan& plan);
 void note_asynchronous_instructions(core::Evidence& evidence, const core::Program& program);

@@ -2,6 +2,8 @@
 // graph, state, stale_code, isolation, index32, device: faults whose wrong values can be foretold
 // exactly. The subject states what each would give (TrialPlan::alternatives); the rule looks for
 // wrong elements that hold just that, within the bound of the reference.
+#include <map>
+
 #include <fmt/format.h>
 
 #include "../words.hpp"
@@ -19,19 +21,31 @@ struct AlternativeWords {
 
 /// A few elements may agree with anything by chance.
 constexpr double kLeastShare = 0.9;
+constexpr std::uint64_t kLeastElements = 8;
 
 std::optional<core::Finding> explained_by(const Facts& facts, core::FindingClass wanted,
                                           const AlternativeWords& words) {
   if (!facts.any_wrong()) return std::nullopt;
-  const core::AlternativeEvidence* best = nullptr;
-  double best_share = 0.0;
+  // One name may foretell several outputs: together they must explain what is wrong in all.
+  struct Pooled {
+    const core::AlternativeEvidence* first = nullptr;
+    std::uint64_t wrong = 0, matched = 0;
+  };
+  std::map<std::string, Pooled> pooled;
   for (const core::AlternativeEvidence& alternative : facts.evidence.alternatives) {
     if (alternative.finding != wanted || alternative.wrong == 0) continue;
-    const double share =
-        static_cast<double>(alternative.matched) / static_cast<double>(alternative.wrong);
-    if (share <= best_share) continue;
+    Pooled& pool = pooled[alternative.name];
+    if (!pool.first || alternative.matched > pool.first->matched) pool.first = &alternative;
+    pool.wrong += alternative.wrong;
+    pool.matched += alternative.matched;
+  }
+  const core::AlternativeEvidence* best = nullptr;
+  double best_share = 0.0;
+  for (const auto& [name, pool] : pooled) {
+    const double share = static_cast<double>(pool.matched) / static_cast<double>(pool.wrong);
+    if (share <= best_share || pool.matched < kLeastElements) continue;
     best_share = share;
-    best = &alternative;
+    best = pool.first;
   }
   if (!best || best_share < kLeastShare) return std::nullopt;
 

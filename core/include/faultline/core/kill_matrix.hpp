@@ -46,8 +46,12 @@ struct KillRow {
   std::vector<KillCell> cells{};
   bool killed = false;  ///< by some detector
   bool right = false;   ///< by some detector, under the required name; a clean variant: no finding
+
+  /// Some detector could run. A row that none could judge counts neither way, and is named.
+  bool applicable() const;
 };
 
+/// The counts are over the rows that apply.
 struct KillMatrix {
   std::vector<KillRow> rows{};
 

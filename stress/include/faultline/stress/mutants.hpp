@@ -30,8 +30,7 @@ struct MutantOptions {
 std::vector<std::string> mutant_rows(const kernels::SubjectRegistry& registry,
                                      const std::vector<std::string>& subjects);
 
-/// Rows in the order of the registry: each mutant, and the clean variants that are twins of one or
-/// have no mutant. A detector that cannot run here leaves a note. UsageError for an unknown name.
+/// Rows in the order of the registry: each mutant and each clean variant. A detector that cannot run here leaves a note. UsageError for an unknown name.
 core::KillMatrix run_mutants(core::Backend& backend, const kernels::SubjectRegistry& registry,
                              const MutantOptions& options = {});
 
