@@ -140,19 +140,60 @@ class Examiner {
     return core::stays_untouched(reference.bound[i]);
   }
 
+  /// Would element `owner` of the output have been accepted with the value that element `i` holds?
+  static bool belongs_to(const core::Tensor& got, std::int64_t i,
+                         const core::ReferenceTensor& reference, std::size_t owner) {
+    constexpr std::uint64_t kNoPoison = ~0ull;  // no element of 32 bits or fewer
+    return !is_guarded(reference, owner) &&
+           !core::is_failure(core::check_element(got.dtype, got.bits(i), reference.expected[owner],
+                                                 reference.bound[owner], kNoPoison)
+                                 .kind);
+  }
+
+  /// `matched` of the `looked_at` overwritten elements, taken for all of them.
+  static std::uint64_t of_all(std::uint64_t matched, std::uint64_t looked_at,
+                              const std::vector<std::int64_t>& overwritten) {
+    return looked_at == 0 ? 0 : matched * overwritten.size() / looked_at;
+  }
+
+  static std::size_t step_through(const std::vector<std::int64_t>& overwritten) {
+    constexpr std::size_t kLookedAt = 256;
+    return overwritten.size() / kLookedAt + 1;
+  }
+
   /// Overwritten elements whose value is that of exactly one element of the output, each of these
   /// found only once: a padding full of one value is no displaced row.
   static std::uint64_t with_one_owner(const core::Tensor& got,
                                       const core::ReferenceTensor& reference,
                                       const std::vector<std::int64_t>& overwritten) {
-    std::map<std::uint64_t, std::uint64_t> owners;
-    for (std::size_t i = 0; i < reference.expected.size(); ++i) {
-      if (!is_guarded(reference, i)) ++owners[core::encode(got.dtype, reference.expected[i])];
+    std::vector<std::pair<double, std::size_t>> values;
+    double widest = 0.0;
+    for (std::size_t n = 0; n < reference.expected.size(); ++n) {
+      if (is_guarded(reference, n) || !std::isfinite(reference.expected[n])) continue;
+      values.emplace_back(reference.expected[n], n);
+      widest = std::max(widest, reference.bound[n]);
     }
-    std::erase_if(owners, [](const auto& owner) { return owner.second != 1; });
-    return static_cast<std::uint64_t>(
-        std::count_if(overwritten.begin(), overwritten.end(),
-                      [&](std::int64_t i) { return owners.erase(got.bits(i)) == 1; }));
+    std::sort(values.begin(), values.end());
+    std::uint64_t matched = 0, looked_at = 0;
+    std::vector<bool> found(reference.expected.size(), false);
+    for (std::size_t k = 0; k < overwritten.size(); k += step_through(overwritten)) {
+      ++looked_at;
+      const double stray = got.at(overwritten[k]);
+      if (!std::isfinite(stray)) continue;
+      const double reach = widest + 2.0 * core::ulp_at(got.dtype, stray);
+      std::size_t owners = 0, owner = 0;
+      for (auto value = std::lower_bound(values.begin(), values.end(),
+                                         std::pair(stray - reach, std::size_t{0}));
+           value != values.end() && value->first <= stray + reach && owners < 2; ++value) {
+        if (!belongs_to(got, overwritten[k], reference, value->second)) continue;
+        ++owners;
+        owner = value->second;
+      }
+      if (owners != 1 || found[owner]) continue;
+      found[owner] = true;
+      ++matched;
+    }
+    return of_all(matched, looked_at, overwritten);
   }
 
   /// Overwritten elements that hold what the rows of the output would have laid there with another
@@ -160,24 +201,22 @@ class Examiner {
   static std::uint64_t of_another_pitch(const core::BufferSpec& spec, const core::Tensor& got,
                                         const core::ReferenceTensor& reference,
                                         const std::vector<std::int64_t>& overwritten) {
-    constexpr std::size_t kLookedAt = 256;
     const std::int64_t cols = spec.tiles.cols;
-    const std::size_t step = overwritten.size() / kLookedAt + 1;
     std::uint64_t most = 0, looked_at = 0;
-    for (std::int64_t pitch = 1; pitch < cols; ++pitch) {
+    for (std::int64_t pitch = 1; pitch < 2 * cols; ++pitch) {
       std::uint64_t matched = 0;
       looked_at = 0;
-      for (std::size_t k = 0; k < overwritten.size(); k += step) {
+      for (std::size_t k = 0; k < overwritten.size(); k += step_through(overwritten)) {
         ++looked_at;
         const std::int64_t i = overwritten[k];
+        if (i % pitch >= cols) continue;  // between those rows
         const std::int64_t owner = i / pitch * cols + i % pitch;
-        if (owner >= got.size() || is_guarded(reference, static_cast<std::size_t>(owner))) continue;
-        const double expected = reference.expected[static_cast<std::size_t>(owner)];
-        matched += got.bits(i) == core::encode(got.dtype, expected);
+        matched += owner < got.size() &&
+                   belongs_to(got, i, reference, static_cast<std::size_t>(owner));
       }
       most = std::max(most, matched);
     }
-    return looked_at == 0 ? 0 : most * overwritten.size() / looked_at;
+    return of_all(most, looked_at, overwritten);
   }
 
   void add_alternative(const core::AlternativeResult& alternative, const core::Tensor& got,
@@ -254,10 +293,20 @@ class Examiner {
   std::vector<double> errors_;
 };
 
-bool same_bits(const core::Capture& a, const core::Capture& b) {
-  return std::equal(
-      a.outputs.begin(), a.outputs.end(), b.outputs.begin(), b.outputs.end(),
-      [](const core::Tensor& x, const core::Tensor& y) { return x.bytes == y.bytes; });
+/// The same results? Where nobody wrote, in the padding of rows or in elements that were missed, two
+/// captures hold their own poison: that is no result.
+bool same_results(const core::Capture& a, const core::Capture& b) {
+  for (std::size_t o = 0; o < a.outputs.size(); ++o) {
+    const core::Tensor &x = a.outputs[o], &y = b.outputs[o];
+    if (x.bytes == y.bytes) continue;
+    const std::uint64_t poison_x = core::poison_bits(x.dtype, a.poison);
+    const std::uint64_t poison_y = core::poison_bits(y.dtype, b.poison);
+    for (std::int64_t i = 0; i < x.size(); ++i) {
+      const bool unwritten = x.bits(i) == poison_x && y.bits(i) == poison_y;
+      if (x.bits(i) != y.bits(i) && !unwritten) return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace
@@ -302,7 +351,7 @@ CaptureExamination examine_captures(const core::TrialPlan& plan, core::DataMode 
     for (std::size_t i = 0; i < captures.size() && i < kPairsPerSet; ++i) {
       for (std::size_t j = 0; j < i; ++j) {
         examiner.add_pair(captures[i]->poison == captures[j]->poison,
-                          !same_bits(*captures[i], *captures[j]));
+                          !same_results(*captures[i], *captures[j]));
       }
     }
   }

@@ -49,7 +49,7 @@ std::optional<core::Finding> find_layout(const Facts& facts) {
                                  "dimensions is ignored",
                                  subject_text(facts.evidence));
   finding.evidence.push_back(
-      fmt::format("{} of them hold, bit for bit, what belongs to another element of the output",
+      fmt::format("{} of them hold, within its bound, what belongs to another element of the output",
                   count(shape->displaced)));
   if (shape->equal_poison > 0) {
     finding.evidence.push_back(fmt::format("{} that should have been written still hold the poison",

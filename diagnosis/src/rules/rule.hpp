@@ -72,6 +72,9 @@ std::optional<core::Finding> find_declared_weakness(const Facts&);
 std::optional<core::Finding> find_not_examined(const Facts&);
 std::optional<core::Finding> find_no_evidence(const Facts&);
 
+/// Equal inputs gave other values with another poison, and never with the same one.
+bool values_follow_poison(const Facts&);
+
 /// The run itself broke: outcome error.
 std::optional<core::Finding> find_instrument_trouble(const Facts&);
 

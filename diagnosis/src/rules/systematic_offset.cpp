@@ -71,11 +71,21 @@ std::optional<core::Finding> find_systematic_offset(const Facts& facts) {
   const bool same = agreement.pairs > 0 && agreement.worst_difference <= 0.05 &&
                     agreement.worst_correlation >= 0.99;
   const bool far_above_rounding = least_ratio >= 4.0;
+  // The vectors of two configs are taken under the same poison: that what is computed from it agrees
+  // says nothing. Where most of what is wrong is NaN or Inf, they hold the rounding of the rest.
+  std::uint64_t not_finite = 0, wrong = 0;
+  for (const core::OutputTotals& output : facts.outputs) {
+    not_finite += output.not_finite;
+    wrong += judged_wrong(output);
+  }
+  const bool an_offset = !values_follow_poison(facts) && 2 * not_finite < wrong;
 
   core::Finding finding;
   finding.finding = core::FindingClass::systematic_offset;
   finding.severity = core::Severity::error;
-  finding.confidence = !same || !far_above_rounding ? 0.45 : passing_problems.empty() ? 0.95 : 0.85;
+  finding.confidence = !same || !far_above_rounding || !an_offset ? 0.45
+                       : passing_problems.empty()                 ? 0.95
+                                                                  : 0.85;
   finding.headline = fmt::format(
       "{} is wrong in the same way in every config: the defect is in the design, not in the tuning",
       subject_text(facts.evidence));

@@ -10,6 +10,15 @@
 
 namespace faultline::diagnosis {
 
+bool values_follow_poison(const Facts& facts) {
+  // Two poisons that are NaN may well give the same NaN: not every pair has to differ. Equal poison
+  // and equal inputs must never differ, and some pairs are needed to say so.
+  constexpr std::uint64_t kPairs = 3;
+  const auto& shape = facts.evidence.error_shape;
+  return shape && shape->other_poison_differing > 0 && shape->same_poison_differing == 0 &&
+         shape->same_poison_pairs >= kPairs;
+}
+
 std::optional<core::Finding> find_uninitialised(const Facts& facts) {
   if (!facts.any_wrong() || facts.poison_share() >= 0.5) return std::nullopt;
   core::Finding finding;
@@ -18,10 +27,7 @@ std::optional<core::Finding> find_uninitialised(const Facts& facts) {
   finding.confidence = 0.0;
 
   const auto& shape = facts.evidence.error_shape;
-  // Two poisons that are NaN may well give the same NaN: not every pair has to differ. Equal poison
-  // and equal inputs must never differ, and some pairs are needed to say so.
-  if (shape && shape->other_poison_differing > 0 && shape->same_poison_differing == 0 &&
-      shape->same_poison_pairs >= 3) {
+  if (values_follow_poison(facts)) {
     finding.confidence = 0.93;
     finding.evidence.push_back(fmt::format(
         "with equal inputs, {} of failing trials with another poison gave other bits, and {} of {} "
