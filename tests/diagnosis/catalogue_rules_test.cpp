@@ -85,17 +85,34 @@ TEST(HostAlternatives, AMinorityThatAgreesByChanceIsNot) {
 }
 
 TEST(Contract, InputsOutsideItLeaveTheVerdictOpenRightOrWrong) {
-  core::Evidence evidence = wrong_sweep();
+  core::Evidence evidence = clean_evidence("stress", true);
+  core::TrialResult failing = clean_result(20, 0);
+  add_wrong(failing, 20, 2, 32, 0, 1);
+  evidence.arms = {arm("none", failing)};
   evidence.contract_violations = {"lengths[0] is 700, and a row has 300 elements"};
   const core::Verdict wrong = diagnose(evidence);
   EXPECT_EQ(wrong.outcome, core::Outcome::inconclusive) << all_text(wrong);
   EXPECT_EQ(wrong.findings.front().finding, FindingClass::contract) << all_text(wrong);
   EXPECT_EQ(errors_of(wrong), std::vector<FindingClass>{});
 
-  evidence.configs = {cell("t=300", "", 0, 0, false)};
+  evidence.arms = {arm("none", clean_result(20, 0))};
   const core::Verdict right = diagnose(evidence);
   EXPECT_EQ(right.outcome, core::Outcome::inconclusive) << all_text(right);
   EXPECT_EQ(right.findings.front().finding, FindingClass::contract) << all_text(right);
+}
+
+// A sweep leaves out the problems that violate the contract; the others are judged as ever.
+TEST(Contract, OneProblemOutsideItDoesNotExcuseTheOthersOfASweep) {
+  core::Evidence evidence = wrong_sweep();
+  evidence.contract_violations = {"lengths[0] is 700, and a row has 300 elements (t=300)"};
+  const core::Verdict wrong = diagnose(evidence);
+  EXPECT_EQ(wrong.outcome, core::Outcome::fail) << all_text(wrong);
+
+  evidence.configs = {cell("t=400", "", 0, 0, false)};
+  EXPECT_EQ(diagnose(evidence).outcome, core::Outcome::inconclusive);
+  evidence.configs[0].result = {};
+  evidence.configs[0].result.skipped = true;
+  EXPECT_EQ(diagnose(evidence).outcome, core::Outcome::inconclusive);
 }
 
 core::Evidence other_bits(bool declared) {
