@@ -153,7 +153,7 @@ class MarkdownWriter {
     if (!headline.empty()) add("\n**" + prose(headline) + "**\n");
     std::string facts;
     for (const std::string& fact : key_facts_of(record_)) {
-      facts += (facts.empty() ? "" : " · ") + prose(fact);
+      facts += (facts.empty() ? "" : " - ") + prose(fact);
     }
     if (!facts.empty()) add("\n" + facts + "\n");
     std::string ran;

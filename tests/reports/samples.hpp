@@ -19,12 +19,12 @@ core::RunRecord verify_missing_term();    ///< fail(missing_term): fits, growth,
 core::RunRecord verify_uncoalesced();     ///< pass with a warning and access statistics
 core::RunRecord cuda_stress();            ///< H200, 18 arms, rates over four decades, skipped arms
 core::RunRecord bench_gemv();             ///< timings, one of them contaminated
-core::RunRecord unsupported();  ///< inconclusive: an opcode that the simulator does not know
-core::RunRecord interrupted();  ///< Ctrl-C after the first arm
-core::RunRecord deadlock();     ///< fail(hang) with one line per blocked warp
+core::RunRecord unsupported();   ///< inconclusive: an opcode that the simulator does not know
+core::RunRecord interrupted();   ///< Ctrl-C after the first arm
+core::RunRecord deadlock();      ///< fail(hang) with one line per blocked warp
 core::RunRecord mutants_gemv();  ///< kill matrix: a mutant named wrong, one not found, a clean twin
-core::RunRecord hostile();      ///< every string tries to break out of the report
-core::RunRecord empty();        ///< a default record
+core::RunRecord hostile();       ///< every string tries to break out of the report
+core::RunRecord empty();         ///< a default record
 
 struct Named {
   std::string name;

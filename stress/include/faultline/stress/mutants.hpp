@@ -30,7 +30,8 @@ struct MutantOptions {
 std::vector<std::string> mutant_rows(const kernels::SubjectRegistry& registry,
                                      const std::vector<std::string>& subjects);
 
-/// Rows in the order of the registry: each mutant and each clean variant. A detector that cannot run here leaves a note. UsageError for an unknown name.
+/// Rows in the order of the registry: each mutant and each clean variant. A detector that cannot
+/// run here leaves a note. UsageError for an unknown name.
 core::KillMatrix run_mutants(core::Backend& backend, const kernels::SubjectRegistry& registry,
                              const MutantOptions& options = {});
 
