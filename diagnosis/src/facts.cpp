@@ -144,11 +144,28 @@ std::vector<std::string> timing_dependence(const Facts& facts) {
   }
   std::vector<std::string> sentences;
 
+  // In a short arm each poison was laid once: whether the poison decides is then asked of all arms
+  // together, which have the same inputs.
+  std::array<std::uint64_t, kPoisons> failures{}, laid{};
+  for (const core::ArmEvidence* arm : fixed) {
+    const core::TrialResult& r = arm->result;
+    if (r.failures.size() != r.failed) continue;
+    for (const core::FailedTrial& failure : r.failures) ++failures[failure.trial % kPoisons];
+    for (std::uint64_t p = 0; p < kPoisons; ++p) {
+      laid[p] += r.trials / kPoisons + (p < r.trials % kPoisons ? 1 : 0);
+    }
+  }
+  bool poison_may_decide = true;
+  for (std::size_t p = 0; p < kPoisons; ++p) {
+    if (failures[p] > 0 && failures[p] < laid[p]) poison_may_decide = false;
+  }
+
   const core::ArmEvidence* intermittent = nullptr;
   for (const core::ArmEvidence* arm : fixed) {
     const core::TrialResult& r = arm->result;
     const bool sometimes = r.wrong_values > 0 && r.wrong_values < r.trials;
     if (!sometimes || poison_pattern(r) == PoisonPattern::poison_decides) continue;
+    if (r.trials < 2 * kPoisons && poison_may_decide) continue;
     if (!intermittent || r.wrong_values > intermittent->result.wrong_values) intermittent = arm;
   }
   if (intermittent) {

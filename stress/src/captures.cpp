@@ -111,8 +111,9 @@ class Examiner {
     }
     if (!overwritten.empty()) {
       shape_.overwritten += overwritten.size();
-      shape_.displaced += std::max(with_one_owner(got, reference, overwritten),
-                                   of_another_pitch(spec, got, reference, overwritten));
+      shape_.displaced += std::max({with_one_owner(got, reference, overwritten),
+                                    of_another_pitch(spec, got, reference, overwritten),
+                                    of_another_order(spec, got, reference, overwritten)});
     }
     for (const core::AlternativeResult& alternative : expectation.alternatives) {
       if (alternative.output == o) add_alternative(alternative, got, reference, poison);
@@ -213,6 +214,27 @@ class Examiner {
         const std::int64_t owner = i / pitch * cols + i % pitch;
         matched += owner < got.size() &&
                    belongs_to(got, i, reference, static_cast<std::size_t>(owner));
+      }
+      most = std::max(most, matched);
+    }
+    return of_all(most, looked_at, overwritten);
+  }
+
+  /// The same with the columns laid one after another.
+  static std::uint64_t of_another_order(const core::BufferSpec& spec, const core::Tensor& got,
+                                        const core::ReferenceTensor& reference,
+                                        const std::vector<std::int64_t>& overwritten) {
+    constexpr std::int64_t kLongest = 4096;
+    const std::int64_t rows = spec.tiles.rows, cols = spec.tiles.cols;
+    std::uint64_t most = 0, looked_at = 0;
+    for (std::int64_t pitch = 2; pitch < std::min(2 * rows, kLongest); ++pitch) {
+      std::uint64_t matched = 0;
+      looked_at = 0;
+      for (std::size_t k = 0; k < overwritten.size(); k += step_through(overwritten)) {
+        ++looked_at;
+        const std::int64_t i = overwritten[k], row = i % pitch, col = i / pitch;
+        matched += row < rows && col < cols &&
+                   belongs_to(got, i, reference, static_cast<std::size_t>(row * cols + col));
       }
       most = std::max(most, matched);
     }

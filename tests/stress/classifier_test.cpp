@@ -2,8 +2,8 @@
 // The classifier as a whole: a kernel that the host computes goes wrong in one of eleven ways, at
 // random shapes, tiles and places, and the run (run_verify or run_campaign, captures, evidence,
 // diagnosis) has to name the way. Two further ways are none of those that it knows, and must end
-// as unknown. Nothing but the kernel differs between the kinds: subject, reference, bounds and named
-// terms are the same for all.
+// as unknown. Nothing but the kernel differs between the kinds: subject, reference, bounds and
+// named terms are the same for all.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -69,7 +69,7 @@ constexpr Kind kKinds[] = {
     {Fault::accumulation, "accumulation", FindingClass::accumulation, true},
     {Fault::missing_term, "missing_term", FindingClass::missing_term, true},
     {Fault::layout, "layout", FindingClass::layout, true},
-    {Fault::none, "output_rounding", FindingClass::output_rounding, true},
+    {Fault::none, "output_rounding", FindingClass::output_rounding, false},
     {Fault::bit_flips, "bit flips", FindingClass::unknown, true},
     {Fault::smooth_factor, "smooth factor", FindingClass::unknown, true},
 };
@@ -112,7 +112,7 @@ struct Draw {
     constexpr core::Dtype kAll[] = {core::Dtype::f32, core::Dtype::f16, core::Dtype::bf16};
     // Output rounding shows in 16 bits alone.
     d.dtype = kAll[fault == Fault::none ? up_to(1, 2) : up_to(0, 2)];
-    d.rows = 8 * up_to(3, 5);
+    d.rows = 8 * up_to(4, 5);  // more tiles of rows than a ring has buffers
     d.ragged_rows = d.rows - up_to(1, 3);
     d.cols = up_to(7, 16);
     d.pad = up_to(1, 8);
@@ -121,12 +121,12 @@ struct Draw {
     std::vector<std::int64_t> tiles = {4, 8, 16, 32};
     std::shuffle(tiles.begin(), tiles.end(), engine);
     for (int c = 0; c < 3; ++c) {
-      d.settings.push_back(
-          {tiles[static_cast<std::size_t>(c)], up_to(0, 1) ? 4 : 8, up_to(2, 3)});
+      d.settings.push_back({tiles[static_cast<std::size_t>(c)], up_to(0, 1) ? 4 : 8, up_to(2, 3)});
     }
     d.lengths[1] |= 1;  // no multiple of any tile
     d.form = static_cast<int>(up_to(0, 3));
-    d.region = {.row = up_to(0, d.ragged_rows - 4), .rows = 0, .col = up_to(0, d.cols - 2), .cols = 0};
+    d.region = {
+        .row = up_to(0, d.ragged_rows - 4), .rows = 0, .col = up_to(0, d.cols - 2), .cols = 0};
     d.region.rows = up_to(2, d.ragged_rows - d.region.row);
     d.region.cols = up_to(1, d.cols - d.region.col);
     d.level = static_cast<double>(engine() >> 11) * 0x1p-53;
@@ -199,8 +199,7 @@ double low_precision_product(const Shape& s, const std::vector<core::Tensor>& in
   return sum;
 }
 
-std::vector<core::ErrorHypothesis> named_errors(const Shape& s,
-                                                const std::vector<core::Tensor>& in,
+std::vector<core::ErrorHypothesis> named_errors(const Shape& s, const std::vector<core::Tensor>& in,
                                                 std::int64_t tile_k) {
   const auto elements = static_cast<std::size_t>(s.rows * s.pitch());
   std::vector<core::ErrorHypothesis> all(3);
@@ -420,10 +419,10 @@ class Kernel {
   std::int64_t place_of(std::int64_t i, std::int64_t j) const {
     if (d_.fault != Fault::layout) return s_.at(i, j);
     switch (d_.form) {
-    case 0: return i * s_.cols + j;                                       // padding forgotten
-    case 1: return i * (s_.pitch() + 1 + d_.which % 4) + j;               // another buffer's pitch
-    case 2: return i * (s_.cols + (d_.which % 2 ? s_.pad / 2 : 0)) + j;   // padding halved
-    default: return j * s_.rows + i;                                      // the other order
+    case 0: return i * s_.cols + j;                                      // padding forgotten
+    case 1: return i * (s_.pitch() + 1 + d_.which % 4) + j;              // another buffer's pitch
+    case 2: return i * (s_.cols + (d_.which % 2 ? s_.pad / 2 : 0)) + j;  // padding halved
+    default: return j * s_.rows + i;                                     // the other order
     }
   }
 
@@ -513,8 +512,8 @@ class Kernel {
   float unwritten(std::int64_t i) const {
     const float found = core::float_of(launch_.poison);
     switch (d_.form) {
-    case 0: return found;                                              // an accumulator
-    case 1: return 0.0f * found;                                       // padding: NaN or nothing
+    case 0: return found;                                               // an accumulator
+    case 1: return 0.0f * found;                                        // padding: NaN or nothing
     case 2: return static_cast<float>(launch_.poison & 0xffu) / 16.0f;  // a byte
     default: return static_cast<float>(launch_.poison >> (8 * (i % 4)) & 0x3fu);
     }
@@ -544,12 +543,11 @@ class Kernel {
   void draw_stale_tile() {
     const std::int64_t tiles = (s_.rows + tile_rows_ - 1) / tile_rows_;
     std::mt19937_64 engine(launch_.schedule);
-    const double rate = 0.15 + 0.8 * d_.level;
+    const double rate = 0.25 + 0.65 * d_.level;
     if (static_cast<double>(engine() >> 11) * 0x1p-53 >= rate) return;
-    stale_to_ = static_cast<std::int64_t>(engine() % static_cast<std::uint64_t>(tiles));
-    stale_from_ = stale_to_ + (d_.form % 2 ? stages_ : -stages_);
-    if (stale_from_ < 0 || stale_from_ >= tiles) stale_from_ = 2 * stale_to_ - stale_from_;
-    if (stale_from_ < 0 || stale_from_ >= tiles) stale_to_ = -1;  // no tile shares its buffer
+    stale_to_ = static_cast<std::int64_t>(engine() % static_cast<std::uint64_t>(tiles - stages_));
+    stale_from_ = stale_to_ + stages_;
+    if (d_.form % 2 == 0) std::swap(stale_to_, stale_from_);
     // Some of the rows had arrived.
     stale_first_row_ = d_.form < 2 ? 0 : static_cast<std::int64_t>(engine() % 3);
   }
@@ -562,7 +560,8 @@ class Kernel {
     if (hash % one_in != 0) return;
     const int bits = static_cast<int>(8 * core::size_of(y.dtype));
     // From the last but two of the mantissa up to the sign.
-    const int low = 3, bit = low + static_cast<int>((hash >> 32) % static_cast<unsigned>(bits - low));
+    const int low = 3,
+              bit = low + static_cast<int>((hash >> 32) % static_cast<unsigned>(bits - low));
     core::store_bits(y.bytes.data(), static_cast<std::size_t>(place), y.dtype,
                      y.bits(place) ^ (std::uint64_t{1} << bit));
   }
@@ -619,8 +618,10 @@ class HostBackend : public core::Backend {
       for (std::int64_t e = 0; e < y.size(); ++e) {
         core::store_bits(y.bytes.data(), static_cast<std::size_t>(e), spec.dtype, poison);
       }
-      const std::uint64_t schedule = core::mix64(core::trial_seed(request.seed, trial)) ^
-                                     std::hash<std::string>{}(request.perturbation.name);
+      const std::uint64_t schedule =
+          core::mix64(core::trial_seed(request.seed, trial)) ^
+          std::hash<std::string>{}(request.perturbation.name + plan.problem.line() +
+                                   plan.config.line());
       Kernel(draw_, Launch{plan, inputs, word, schedule}).run(y);
       const std::uint64_t bad =
           core::compare_output(y, reference, spec.tiles, poison, result.outputs.front());
@@ -658,6 +659,8 @@ core::Verdict examine(const Draw& draw, bool campaign) {
   if (!campaign) {
     stress::VerifyOptions options;
     options.seed = draw.seed;
+    // Enough for some sum to lie so near the middle of two 16-bit values that fp32 decides.
+    if (draw.fault == Fault::none) options.trials = draw.dtype == core::Dtype::bf16 ? 240 : 24;
     return diagnosis::diagnose(stress::run_verify(backend, subject, subject.variants.front(),
                                                   subject.verify_problems(true), options));
   }
@@ -703,18 +706,20 @@ TEST(Classifier, NamesElevenKindsAndOwnsToTheOthers) {
         (kind.expected == FindingClass::unknown ? owned : right)++;
         continue;
       }
-      misses += fmt::format("{} {} (form {}, {}, {}): {}\n", kind.name, number, draw.form,
-                            core::name_of(draw.dtype), campaign ? "campaign" : "verify",
-                            verdict.summary);
+      misses +=
+          fmt::format("{} {} (form {}, {}, {}): {}\n", kind.name, number, draw.form,
+                      core::name_of(draw.dtype), campaign ? "campaign" : "verify", verdict.summary);
     }
   }
   std::string table;
   for (const Kind& kind : kKinds) {
     table += fmt::format("  {:<18}", kind.name);
-    for (const auto& [got, count] : confusion[kind.name]) table += fmt::format(" {} {}", count, got);
+    for (const auto& [got, count] : confusion[kind.name])
+      table += fmt::format(" {} {}", count, got);
     table += "\n";
   }
-  fmt::print("{}right: {} of {}; unknown: {} of {}\n{}", table, right, built, owned, foreign, misses);
+  fmt::print("{}right: {} of {}; unknown: {} of {}\n{}", table, right, built, owned, foreign,
+             misses);
   EXPECT_EQ(built, 440);
   EXPECT_EQ(foreign, 80);
   EXPECT_GE(100 * right, 99 * built) << misses;

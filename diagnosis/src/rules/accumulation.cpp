@@ -93,12 +93,25 @@ std::optional<core::Finding> find_accumulation(const Facts& facts) {
   }
   if (!longest) return std::nullopt;
 
+  // A sum that is too coarse loses with the length in whatever config it is computed; of something
+  // else one config among several may happen to grow.
+  std::size_t growing = 0, wrong_series = 0;
+  for (const Series& series : all) {
+    if (series.output != longest->output || series.rows.size() < 3 || !series.any_wrong()) continue;
+    ++wrong_series;
+    growing += series.grows();
+  }
+  const bool by_chance = 2 * growing < wrong_series;
+
   const core::TermEvidence* form = closest_low_precision(facts);
   const bool fits = form && form->r_squared >= 0.5 && form->coefficient > 0.5;
   core::Finding finding;
   finding.finding = core::FindingClass::accumulation;
   finding.severity = core::Severity::error;
-  finding.confidence = fits ? 0.9 : !longest->rows.front()->wrong ? 0.75 : 0.55;
+  finding.confidence = fits                             ? 0.9
+                       : by_chance                      ? 0.45
+                       : !longest->rows.front()->wrong ? 0.75
+                                                        : 0.55;
   finding.headline = fmt::format(
       "{} loses accuracy with the length: {} is off by {} at {} {} and {} "
       "at {}",
