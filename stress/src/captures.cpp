@@ -212,8 +212,8 @@ class Examiner {
         const std::int64_t i = overwritten[k];
         if (i % pitch >= cols) continue;  // between those rows
         const std::int64_t owner = i / pitch * cols + i % pitch;
-        matched += owner < got.size() &&
-                   belongs_to(got, i, reference, static_cast<std::size_t>(owner));
+        matched +=
+            owner < got.size() && belongs_to(got, i, reference, static_cast<std::size_t>(owner));
       }
       most = std::max(most, matched);
     }
@@ -315,8 +315,8 @@ class Examiner {
   std::vector<double> errors_;
 };
 
-/// The same results? Where nobody wrote, in the padding of rows or in elements that were missed, two
-/// captures hold their own poison: that is no result.
+/// The same results? Where nobody wrote, in the padding of rows or in elements that were missed,
+/// two captures hold their own poison: that is no result.
 bool same_results(const core::Capture& a, const core::Capture& b) {
   for (std::size_t o = 0; o < a.outputs.size(); ++o) {
     const core::Tensor &x = a.outputs[o], &y = b.outputs[o];

@@ -108,10 +108,7 @@ std::optional<core::Finding> find_accumulation(const Facts& facts) {
   core::Finding finding;
   finding.finding = core::FindingClass::accumulation;
   finding.severity = core::Severity::error;
-  finding.confidence = fits                             ? 0.9
-                       : by_chance                      ? 0.45
-                       : !longest->rows.front()->wrong ? 0.75
-                                                        : 0.55;
+  finding.confidence = fits ? 0.9 : by_chance ? 0.45 : !longest->rows.front()->wrong ? 0.75 : 0.55;
   finding.headline = fmt::format(
       "{} loses accuracy with the length: {} is off by {} at {} {} and {} "
       "at {}",

@@ -48,9 +48,9 @@ std::optional<core::Finding> find_layout(const Facts& facts) {
   finding.headline = fmt::format("{} writes right values to wrong places: a pitch or an order of "
                                  "dimensions is ignored",
                                  subject_text(facts.evidence));
-  finding.evidence.push_back(
-      fmt::format("{} of them hold, within its bound, what belongs to another element of the output",
-                  count(shape->displaced)));
+  finding.evidence.push_back(fmt::format(
+      "{} of them hold, within its bound, what belongs to another element of the output",
+      count(shape->displaced)));
   if (shape->equal_poison > 0) {
     finding.evidence.push_back(fmt::format("{} that should have been written still hold the poison",
                                            plural(shape->equal_poison, "element")));

@@ -71,8 +71,9 @@ std::optional<core::Finding> find_systematic_offset(const Facts& facts) {
   const bool same = agreement.pairs > 0 && agreement.worst_difference <= 0.05 &&
                     agreement.worst_correlation >= 0.99;
   const bool far_above_rounding = least_ratio >= 4.0;
-  // The vectors of two configs are taken under the same poison: that what is computed from it agrees
-  // says nothing. Where most of what is wrong is NaN or Inf, they hold the rounding of the rest.
+  // The vectors of two configs are taken under the same poison: that what is computed from it
+  // agrees says nothing. Where most of what is wrong is NaN or Inf, they hold the rounding of the
+  // rest.
   std::uint64_t not_finite = 0, wrong = 0;
   for (const core::OutputTotals& output : facts.outputs) {
     not_finite += output.not_finite;
