@@ -39,7 +39,8 @@ LoadedPlan::~LoadedPlan() {
 
 std::vector<core::Tensor> LoadedPlan::execute(const ExecutionOptions& options) {
   for (std::size_t i = 0; i < handles_.size(); ++i) {
-    if (plan_.buffers[i].role == core::BufferRole::input) continue;
+    // As the backends do: a sparse buffer has addresses for all of it and memory for little.
+    if (plan_.buffers[i].role == core::BufferRole::input || plan_.buffers[i].sparse) continue;
     backend_.fill(handles_[i], core::poison_word(options.poison));
   }
   const core::ExecutionReport report = backend_.execute(
