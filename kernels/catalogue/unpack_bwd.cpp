@@ -67,7 +67,7 @@ Subject make_unpack_bwd() {
        .problem_domain = {{detail::integer_parameter("n0", "length of sequence 0", 1, 4096, 5),
                            detail::integer_parameter("n1", "length of sequence 1", 0, 4096, 9),
                            detail::integer_parameter("n2", "length of sequence 2", 0, 4096, 3),
-                           detail::integer_parameter("n3", "length of sequence 3", 0, 4096, 0),
+                           detail::integer_parameter("n3", "length of sequence 3", 0, 4096, 1),
                            detail::integer_parameter("max_length", "rows of the padded array", 1,
                                                      4096, 4),
                            detail::integer_parameter("d", "elements of a row", 1, 4096, 48)}},
