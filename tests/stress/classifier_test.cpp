@@ -73,7 +73,15 @@ constexpr Kind kKinds[] = {
     {Fault::bit_flips, "bit flips", FindingClass::unknown, true},
     {Fault::smooth_factor, "smooth factor", FindingClass::unknown, true},
 };
-constexpr int kTrialsEach = 40;
+/// FAULTLINE_CLASSIFIER_TRIALS and _FIRST: how many of each kind, and the number of the first. The
+/// rules were shaped on the numbers below 40; others are a hold-out.
+int from_environment(const char* name, int usual) {
+  const char* text = std::getenv(name);
+  const int value = text ? std::atoi(text) : usual;
+  return value > 0 ? value : usual;
+}
+const int kTrialsEach = from_environment("FAULTLINE_CLASSIFIER_TRIALS", 8);
+const int kFirst = from_environment("FAULTLINE_CLASSIFIER_FIRST", 0);
 
 struct Region {
   std::int64_t row = 0, rows = 0, col = 0, cols = 0;
@@ -693,7 +701,7 @@ TEST(Classifier, NamesElevenKindsAndOwnsToTheOthers) {
   int right = 0, built = 0, owned = 0, foreign = 0;
   std::string misses;
   for (const Kind& kind : kKinds) {
-    for (int number = 0; number < kTrialsEach; ++number) {
+    for (int number = kFirst; number < kFirst + kTrialsEach; ++number) {
       const Draw draw = Draw::of(kind.fault, number);
       const bool campaign = kind.on_campaign && number % 2 == 1;
       const core::Verdict verdict = examine(draw, campaign);
@@ -720,8 +728,8 @@ TEST(Classifier, NamesElevenKindsAndOwnsToTheOthers) {
   }
   fmt::print("{}right: {} of {}; unknown: {} of {}\n{}", table, right, built, owned, foreign,
              misses);
-  EXPECT_EQ(built, 440);
-  EXPECT_EQ(foreign, 80);
+  EXPECT_EQ(built, 11 * kTrialsEach);
+  EXPECT_EQ(foreign, 2 * kTrialsEach);
   EXPECT_GE(100 * right, 99 * built) << misses;
   EXPECT_EQ(owned, foreign) << misses;
 }
