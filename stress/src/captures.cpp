@@ -6,7 +6,10 @@
 #include <map>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "faultline/core/acceptance.hpp"
+#include "faultline/core/errors.hpp"
 
 namespace faultline::stress {
 namespace {
@@ -116,6 +119,12 @@ class Examiner {
                                     of_another_order(spec, got, reference, overwritten)});
     }
     for (const core::AlternativeResult& alternative : expectation.alternatives) {
+      if (alternative.output >= output_indices_.size()) {
+        throw core::UsageError(fmt::format("{}: the alternative '{}' speaks of output number {}, "
+                                           "and there are {}",
+                                           plan_.subject, alternative.name, alternative.output,
+                                           output_indices_.size()));
+      }
       if (alternative.output == o) add_alternative(alternative, got, reference, poison);
     }
     if (expectation.hypotheses.empty()) return;  // nothing is known of who could hold whose data
@@ -244,6 +253,12 @@ class Examiner {
   void add_alternative(const core::AlternativeResult& alternative, const core::Tensor& got,
                        const core::ReferenceTensor& reference, std::uint64_t poison) {
     const std::string& output = plan_.buffers[output_indices_[alternative.output]].name;
+    if (alternative.values.size() != static_cast<std::size_t>(got.size())) {
+      throw core::UsageError(fmt::format("{}: the alternative '{}' foretells {} values of output "
+                                         "'{}', which has {}",
+                                         plan_.subject, alternative.name, alternative.values.size(),
+                                         output, got.size()));
+    }
     auto known = std::find_if(alternatives_.begin(), alternatives_.end(), [&](const auto& a) {
       return a.name == alternative.name && a.output == output;
     });

@@ -18,7 +18,11 @@ const core::ErrorShapeEvidence* overwritten_shape(const Facts& facts) {
   return shape && shape->overwritten > 0 ? &*shape : nullptr;
 }
 
+/// A few stray values agree with something by chance.
+constexpr std::uint64_t kLeastDisplaced = 8;
+
 bool displaced(const core::ErrorShapeEvidence& shape) {
+  if (shape.displaced < kLeastDisplaced) return false;
   return static_cast<double>(shape.displaced) >=
          kDisplacedShare * static_cast<double>(shape.overwritten);
 }
