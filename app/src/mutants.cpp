@@ -44,13 +44,15 @@ core::KillRow broken_row(const kernels::SubjectRegistry& registry, const std::st
 /// process of its own.
 core::KillMatrix run_in_children(const Context& context, const std::string& backend_name,
                                  const std::vector<std::string>& names,
-                                 const stress::RunOptions& run) {
+                                 const stress::MutantOptions& mutants) {
+  const stress::RunOptions& run = mutants.run;
   const Options& options = context.options;
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / fmt::format("faultline-mutants-{}", getpid());
   std::filesystem::create_directories(folder);
   core::KillMatrix matrix;
   for (std::size_t i = 0; i < names.size() && !run.stop->load(); ++i) {
+    if (i > 0) mutants.checkpoint(matrix);
     if (run.progress) {
       run.progress({names[i], i, names.size(), matrix.mutants() - matrix.named_right()});
     }
@@ -126,8 +128,12 @@ int mutants_command(const Context& context) {
 
   Work work(context);
   mutants.run = work.run_options();
+  mutants.checkpoint = [&](const core::KillMatrix& so_far) {
+    record.mutants = so_far;
+    run.write_unfinished();
+  };
   record.mutants = !backend->info().is_model && names.size() > 1
-                       ? run_in_children(context, backend->info().name, names, mutants.run)
+                       ? run_in_children(context, backend->info().name, names, mutants)
                        : stress::run_mutants(*backend, context.registry, mutants);
   work.finish();
   core::Evidence& evidence = record.evidence;

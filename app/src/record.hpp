@@ -32,13 +32,15 @@ class Run {
   /// empty.
   std::function<void(const core::Evidence&)> checkpoint();
 
+  /// With --run: the record as it stands, marked as unfinished. Otherwise nothing.
+  void write_unfinished() const;
+
   /// Diagnose, add excerpts and replay lines, print, write the reports; the exit code.
   int finish(core::Evidence evidence);
   /// The same for a record whose verdict is already set (bench).
   int finish_with_verdict();
 
  private:
-  void write_unfinished() const;
   /// The diagnosis; its summary says when races were not looked for.
   core::Verdict judge(const core::Evidence& evidence) const;
   void print(bool report_on_stdout) const;
