@@ -26,12 +26,7 @@ core::KillRow broken_row(const kernels::SubjectRegistry& registry, const std::st
   const auto at = name.find('@');
   const kernels::Subject& subject = registry.get(name.substr(0, at));
   const kernels::Variant& variant = *subject.find_variant(name.substr(at + 1));
-  core::KillRow row;
-  row.subject = subject.name;
-  row.variant = variant.name;
-  row.clean_twin = variant.clean_twin;
-  row.is_mutant = variant.is_mutant;
-  row.required = variant.required_finding;
+  core::KillRow row = stress::start_row(subject, variant);
   core::KillCell cell;
   cell.ran = true;  // and broke: nobody is cleared by it
   cell.outcome = core::Outcome::error;

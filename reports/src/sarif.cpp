@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "faultline/diagnosis/race_class.hpp"
 #include "sha256.hpp"
 #include "text.hpp"
 #include "view.hpp"
@@ -86,23 +87,6 @@ bool is_race_class(FindingClass finding) {
 bool is_slow_class(FindingClass finding) {
   return finding == FindingClass::slow_uncoalesced || finding == FindingClass::slow_lane_folded ||
          finding == FindingClass::slow_bank_conflicts;
-}
-
-bool is_asynchronous(const core::AccessSite& site) {
-  const std::string_view instruction = site.instruction;
-  return site.async_proxy || instruction.starts_with("cp.async") ||
-         instruction.starts_with("cp.reduce.async") || instruction.starts_with("wgmma") ||
-         instruction.starts_with("tcgen05");
-}
-
-/// Where docs/verdicts.md files a report of a race.
-FindingClass filed_under(const core::RaceReport& race) {
-  if (race.cross_device) return FindingClass::device;
-  if (race.cross_launch) return FindingClass::race_stream;
-  const bool global = race.space == core::MemorySpace::global;
-  if (global && race.cross_cta) return FindingClass::race_grid;
-  if (is_asynchronous(race.first) || is_asynchronous(race.second)) return FindingClass::race_async;
-  return global ? FindingClass::race_grid : FindingClass::race_shared;
 }
 
 Json message(std::string_view text) { return {{"text", visible(text)}}; }
@@ -289,7 +273,7 @@ class SarifWriter {
   races_of(const core::RaceReport& race,
            std::vector<std::vector<const core::RaceReport*>>& of_finding) const {
     const auto& findings = record_.verdict.findings;
-    const FindingClass wanted = filed_under(race);
+    const FindingClass wanted = diagnosis::class_of(race);
     for (std::size_t i = 0; i < findings.size(); ++i) {
       if (findings[i].finding == wanted) return &of_finding[i];
     }

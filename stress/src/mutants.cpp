@@ -164,12 +164,7 @@ class MatrixRun {
 
  private:
   core::KillRow run_row(const kernels::Subject& subject, const kernels::Variant& variant) {
-    core::KillRow row;
-    row.subject = subject.name;
-    row.variant = variant.name;
-    row.clean_twin = variant.clean_twin;
-    row.is_mutant = variant.is_mutant;
-    row.required = variant.required_finding;
+    core::KillRow row = start_row(subject, variant);
     const kernels::Variant* twin = subject.find_variant(variant.clean_twin);
     known_ = twin ? twin->known_warnings : variant.known_warnings;
     const kernels::ResolvedTrial trial = resolve_where_it_shows(subject, variant);
@@ -328,6 +323,16 @@ std::vector<std::string> mutant_rows(const kernels::SubjectRegistry& registry,
     names.push_back(subject->name + "@" + variant->name);
   }
   return names;
+}
+
+core::KillRow start_row(const kernels::Subject& subject, const kernels::Variant& variant) {
+  core::KillRow row;
+  row.subject = subject.name;
+  row.variant = variant.name;
+  row.clean_twin = variant.clean_twin;
+  row.is_mutant = variant.is_mutant;
+  row.required = variant.required_finding;
+  return row;
 }
 
 core::KillMatrix run_mutants(core::Backend& backend, const kernels::SubjectRegistry& registry,

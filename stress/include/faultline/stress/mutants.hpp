@@ -30,6 +30,9 @@ struct MutantOptions {
 std::vector<std::string> mutant_rows(const kernels::SubjectRegistry& registry,
                                      const std::vector<std::string>& subjects);
 
+/// A row that names this variant and holds no cell yet.
+core::KillRow start_row(const kernels::Subject& subject, const kernels::Variant& variant);
+
 /// Rows in the order of the registry: each mutant and each clean variant. A detector that cannot
 /// run here leaves a note. UsageError for an unknown name.
 core::KillMatrix run_mutants(core::Backend& backend, const kernels::SubjectRegistry& registry,
