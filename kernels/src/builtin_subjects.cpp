@@ -7,6 +7,7 @@
 #include "deltanet/decode_subject.hpp"
 #include "deltanet/deltanet_bwd.hpp"
 #include "deltanet/deltanet_fwd.hpp"
+#include "gemm/subject.hpp"
 #include "gemv/subject.hpp"
 #include "gla_decode/subject.hpp"
 #endif
@@ -16,6 +17,7 @@ namespace faultline::kernels {
 void register_builtin_subjects([[maybe_unused]] SubjectRegistry& registry) {
 #if FAULTLINE_HAVE_SUBJECTS
   registry.add(gemv::make_subject());
+  registry.add(gemm::make_subject());
   registry.add(gla_decode::make_subject());
   registry.add(deltanet::make_deltanet_fwd());
   registry.add(deltanet::make_gated_deltanet_fwd());

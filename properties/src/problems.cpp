@@ -284,6 +284,13 @@ ProblemLimits simulator_limits(const kernels::Subject& subject) {
     limits.parameters = {{"n", 80, {2, 4, 8, 32}}, {"k", 6200, {8, 256, 512, 1024, 2048}}};
     return limits;
   }
+  if (subject.name == "gemm") {
+    // Tiles of C: 64, 128, 256. Of k: chunks of 4 and 8, tensor-core steps, tiles of 16, 32, 64.
+    limits.parameters = {
+        {"m", 130, {64, 128}}, {"n", 258, {8, 64, 128, 256}}, {"k", 130, {8, 16, 32, 64}}};
+    limits.traffic_bytes = 32.0 * 1024.0;
+    return limits;
+  }
   if (subject.name == "gla_decode") {
     limits.parameters = {{"b", 3, {2}}, {"h", 3, {2}}, {"dk", 256, {16, 32}}};
     limits.traffic_bytes = 128.0 * 1024.0;

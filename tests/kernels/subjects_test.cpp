@@ -162,12 +162,13 @@ TEST(Subjects, AreRegistered) {
     names.push_back(subject->name);
   }
   // And those of the catalogue.
-  EXPECT_THAT(names, IsSupersetOf({"gemv", "gla_decode", "deltanet_fwd", "gated_deltanet_fwd",
-                                   "deltanet_bwd", "gated_deltanet_bwd", "deltanet_decode",
-                                   "gated_deltanet_decode", "sgemm"}));
+  EXPECT_THAT(names, IsSupersetOf({"gemv", "gemm", "gla_decode", "deltanet_fwd",
+                                   "gated_deltanet_fwd", "deltanet_bwd", "gated_deltanet_bwd",
+                                   "deltanet_decode", "gated_deltanet_decode", "sgemm"}));
   EXPECT_EQ(registry().get("deltanet_decode").variants.size(), 3u);
   EXPECT_EQ(registry().get("gated_deltanet_decode").variants.size(), 3u);
   EXPECT_EQ(registry().get("gemv").variants.size(), 9u);
+  EXPECT_EQ(registry().get("gemm").variants.size(), 4u);
   EXPECT_EQ(registry().get("gla_decode").variants.size(), 6u);
 }
 
