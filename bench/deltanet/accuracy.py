@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Relative L2 errors of these kernels and of flash-linear-attention's (FLA's), where the delta rule
+is ill-conditioned too.
+
+    accuracy.py --fla DIR --out DIR --faultline BINARY
+
+Both sides are compared with `faultline reference`, in double, of the very inputs that they were
+given; the inputs of the two sides are drawn alike, but are not the same numbers. A relative L2 is
+|got - expected| / |expected| over a whole output. Triton 3.4 to 3.7.0 miscompiles FLA's gated
+backward on Hopper, and FLA refuses it there: of FLA's gated kernels only the forward is run.
+Writes OUT/accuracy.json and OUT/accuracy.md.
+"""
+
+import argparse
+import datetime
+import json
+import math
+import pathlib
+import subprocess
+import sys
+
+from compare_fla import import_fla, patch_autotuner, torch_dtype, Tuning
+
+BATCH, HEADS = 1, 4
+CASES = [
+    # (gated, t, keys, beta, gate, states, dtype), d = 64
+    (False, 149, "unit", "half", None, "random", "f16"),
+    (False, 149, "identical", "half", None, "random", "f16"),
+    (False, 149, "identical", "coin", None, "random", "f16"),
+    (False, 149, "identical", "coin", None, "random", "bf16"),
+    (True, 149, "unit", "half", 0.01, "random", "f16"),
+    (True, 149, "identical", "uniform", 0.01, "random", "f16"),
+    (True, 149, "identical", "coin", 1, "random", "f16"),
+    (True, 149, "identical", "coin", 20, "random", "f16"),
+    (True, 149, "identical", "coin", 20, "random", "bf16"),
+    (True, 149, "repeated", "coin", 20, "random", "f16"),
+]
+DIM = 64
+FORWARD, BACKWARD = ("o", "hT"), ("dq", "dk", "dv", "dbeta", "dg", "dh0")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--fla", required=True, help="folder that holds the package fla")
+    parser.add_argument("--fla-commit", default="unknown")
+    parser.add_argument("--faultline", required=True)
+    parser.add_argument("--out", required=True, type=pathlib.Path)
+    parser.add_argument("--backend", default="cuda", help="of faultline verify")
+    return parser.parse_args()
+
+
+def draw(case, seed):
+    """Inputs [B, T, H, D] of the distributions of kernels/deltanet/README.md, in double."""
+    import numpy
+    gated, t, keys, beta, gate, states, _ = case
+    random = numpy.random.default_rng(seed)
+
+    def unit(shared, own):
+        rows = shared + own
+        return rows / numpy.linalg.norm(rows, axis=-1, keepdims=True)
+
+    full, one = (BATCH, t, HEADS, DIM), (BATCH, 1, HEADS, DIM)
+    q = unit(0.0, random.normal(size=full))
+    k = unit(0.0, random.normal(size=full))
+    if keys == "identical":
+        k = numpy.broadcast_to(unit(0.0, random.normal(size=one)), full).copy()
+    v, do = random.normal(size=full), random.normal(size=full)
+    if keys == "repeated":
+        v = numpy.broadcast_to(random.normal(size=one), full).copy()
+        do = numpy.broadcast_to(random.normal(size=one), full).copy()
+    uniform = random.uniform(size=(BATCH, t, HEADS))
+    strength = {"half": 0.5 * uniform, "uniform": uniform, "coin": (uniform < 0.5) * 1.0}[beta]
+    inputs = {"q": q, "k": k, "v": v, "beta": strength, "do": do}
+    if gated:
+        inputs["g"] = -gate * random.uniform(size=(BATCH, t, HEADS))
+    if states == "random":
+        inputs["h0"] = random.normal(size=(BATCH, HEADS, DIM, DIM))
+        inputs["dhT"] = random.normal(size=(BATCH, HEADS, DIM, DIM))
+    return inputs
+
+
+def run_fla(fla, case, inputs):
+    """{output: array}; the gradients as FLA's autograd gives them."""
+    import torch
+    gated, dtype = case[0], case[-1]
+    kind = torch_dtype(dtype)
+    wide = ("g", "h0", "dhT")
+    on_device = {
+        name: torch.tensor(value, device="cuda", dtype=torch.float32 if name in wide else kind)
+        for name, value in inputs.items()}
+    leaves = {name: on_device[name].requires_grad_()
+              for name in ("q", "k", "v", "beta", "g", "h0") if name in on_device}
+    options = dict(scale=1.0, initial_state=leaves.get("h0"), output_final_state=True)
+    if gated:
+        o, final = fla.gated.chunk_gated_delta_rule(
+            leaves["q"], leaves["k"], leaves["v"], leaves["g"], leaves["beta"], **options)
+    else:
+        o, final = fla.delta.chunk_delta_rule(
+            leaves["q"], leaves["k"], leaves["v"], leaves["beta"], **options)
+    got = {"o": o, "hT": final}
+    if gated:  # see above: its results would be another's fault
+        return {name: value.detach().double().cpu().numpy() for name, value in got.items()}
+    torch.autograd.backward([o, final], [on_device["do"], on_device["dhT"].to(final.dtype)])
+    got.update({"d" + name: leaf.grad for name, leaf in leaves.items()})
+    return {name: value.detach().double().cpu().numpy() for name, value in got.items()}
+
+
+def reference(faultline, case, inputs, folder):
+    """What `faultline reference` says of the inputs as the device was given them."""
+    import numpy
+    import torch
+    gated, dtype = case[0], case[-1]
+    given, wanted = folder / "given", folder / "wanted"
+    for path in (given, wanted):
+        path.mkdir(parents=True, exist_ok=True)
+        for old in path.glob("*.npy"):
+            old.unlink()
+    for name, value in inputs.items():
+        kind = torch.float32 if name in ("g", "h0", "dhT") else torch_dtype(dtype)
+        numpy.save(given / f"{name}.npy", torch.tensor(value).to(kind).double().numpy())
+    subject = ("gated_" if gated else "") + "deltanet_bwd"
+    subprocess.run([faultline, "reference", subject, "scale=1", "--layout", "bthd", "--inputs",
+                    str(given), "--outputs", str(wanted)], check=True, stdout=subprocess.DEVNULL)
+    return {path.stem: numpy.load(path) for path in wanted.glob("*.npy")}
+
+
+def relative_l2(got, expected):
+    import numpy
+    norm = numpy.linalg.norm(expected)
+    return float(numpy.linalg.norm(got.reshape(expected.shape) - expected) / norm) if norm else 0.0
+
+
+def run_faultline(arguments, case):
+    """{output: relative L2} of the clean kernels, worst of their configs."""
+    gated, t, keys, beta, gate, states, dtype = case
+    problem = [f"b={BATCH}", f"h={HEADS}", f"t={t}", f"dk={DIM}", f"dv={DIM}", f"dtype={dtype}",
+               f"keys={keys}", f"beta={beta}", f"states={states}", "scale=1"]
+    if gated:
+        problem.append(f"gate={gate}")
+    result = {}
+    for direction in ("fwd", "bwd"):
+        file = arguments.out / "verify.json"
+        subject = ("gated_" if gated else "") + f"deltanet_{direction}"
+        command = [arguments.faultline, "verify", subject, *problem, "--backend", arguments.backend,
+                   "--trials", "1", "--quiet", "--json", str(file)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        record = json.loads(file.read_text())
+        file.unlink()
+        if done.returncode not in (0, 4):
+            print(f"{' '.join(command)}: exit {done.returncode}", flush=True)
+        for cell in record["evidence"]["configs"]:
+            for output in cell["result"]["outputs"]:
+                if not output["sum_squared_expected"]:
+                    continue
+                error = math.sqrt(output["sum_squared_error"] / output["sum_squared_expected"])
+                result[output["name"]] = max(result.get(output["name"], 0.0), error)
+    return result
+
+
+def main():
+    arguments = parse_arguments()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    import torch
+    fla = import_fla(arguments.fla)
+    patch_autotuner(Tuning(None), None)
+    rows = []
+    for number, case in enumerate(CASES):
+        inputs = draw(case, number)
+        expected = reference(arguments.faultline, case, inputs, arguments.out / "tensors")
+        theirs = run_fla(fla, case, inputs)
+        ours = run_faultline(arguments, case)
+        for name in FORWARD + BACKWARD:
+            if name in expected and name in ours:
+                rows.append({"gated": case[0], "t": case[1], "keys": case[2], "beta": case[3],
+                             "gate": case[4], "dtype": case[6], "output": name,
+                             "ours": ours[name],
+                             "fla": relative_l2(theirs[name], expected[name])
+                             if name in theirs else None})
+                print(rows[-1], flush=True)
+    record = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+              "device": torch.cuda.get_device_name(0), "torch": torch.__version__,
+              "fla_commit": arguments.fla_commit, "shape": dict(b=BATCH, h=HEADS, d=DIM),
+              "rows": rows}
+    (arguments.out / "accuracy.json").write_text(json.dumps(record, indent=1) + "\n")
+    lines = ["| gated | keys | beta | gate | dtype | output | FLA | ours |",
+             "|---|---|---|---|---|---|---|---|"]
+    for row in rows:
+        cells = [str(row[k]) for k in ("gated", "keys", "beta", "gate", "dtype", "output")]
+        cells += ["-" if row["fla"] is None else f"{row['fla']:.2e}", f"{row['ours']:.2e}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    (arguments.out / "accuracy.md").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
