@@ -316,26 +316,46 @@ struct Accumulator<float, S> {
     }
   }
 
-  /// Straight from registers: half a warp writes 256 consecutive bytes.
-  __device__ __forceinline__ void store(float* C, uint4*, int m, int n, int row0, int col0) const {
+  /// Straight from registers where rows are 16-byte aligned: half a warp writes 256 consecutive
+  /// bytes. Otherwise through shared memory, one row of every thread at a time.
+  __device__ __forceinline__ void store(float* C, uint4* shared, int m, int n, int row0,
+                                        int col0) const {
+    if (n % 4 == 0) {
 #pragma unroll
-    for (int i = 0; i < kDown; ++i) {
-      const int row = row0 + first_row() + i;
+      for (int i = 0; i < kDown; ++i) {
+        const int row = row0 + first_row() + i;
 #pragma unroll
-      for (int j = 0; j < kAcross; ++j) {
-        const int col = col0 + chunk(j) * 4;
-        float* to = C + static_cast<int64_t>(row) * n + col;
-        if (row < m && n % 4 == 0 && col < n) {
-          *reinterpret_cast<float4*>(to) = make_float4(sum[i][4 * j], sum[i][4 * j + 1],
-                                                       sum[i][4 * j + 2], sum[i][4 * j + 3]);
-        } else if (row < m) {
-#pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            if (col + e < n) to[e] = sum[i][4 * j + e];
+        for (int j = 0; j < kAcross; ++j) {
+          const int col = col0 + chunk(j) * 4;
+          if (row < m && col < n) {
+            *reinterpret_cast<float4*>(C + static_cast<int64_t>(row) * n + col) = four(i, j);
           }
         }
       }
+      return;
     }
+    constexpr int kRows = S::kThreads / kThreadsAcross;
+    float* const rows = reinterpret_cast<float*>(shared);  // [kRows, kN]
+    const int tid = static_cast<int>(threadIdx.x);
+#pragma unroll
+    for (int i = 0; i < kDown; ++i) {
+#pragma unroll
+      for (int j = 0; j < kAcross; ++j) {
+        *reinterpret_cast<float4*>(rows + tid / kThreadsAcross * S::kN + chunk(j) * 4) =
+            four(i, j);
+      }
+      __syncthreads();  // writers: all threads (rows, above); readers: all, below
+#pragma unroll 1
+      for (int e = tid; e < kRows * S::kN; e += S::kThreads) {
+        const int row = row0 + e / S::kN * kDown + i, col = col0 + e % S::kN;
+        if (row < m && col < n) C[static_cast<int64_t>(row) * n + col] = rows[e];
+      }
+      __syncthreads();  // readers: all threads (rows); writers: all, next iteration
+    }
+  }
+
+  __device__ __forceinline__ float4 four(int i, int j) const {
+    return make_float4(sum[i][4 * j], sum[i][4 * j + 1], sum[i][4 * j + 2], sum[i][4 * j + 3]);
   }
 };
 

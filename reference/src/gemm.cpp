@@ -102,7 +102,7 @@ core::ErrorHypothesis gemm_epilogue_per_tile(const core::Tensor& a, const core::
   const GemmExtents e = check_shapes(a, b);
   core::ErrorHypothesis hypothesis;
   hypothesis.name = "epilogue_per_tile";
-  hypothesis.terms = "the epilogue of each k-tile's partial sum, added up";
+  hypothesis.terms = "sum over k-tiles t of sigmoid(alpha s_t)";
   hypothesis.kind = core::ErrorHypothesis::Kind::wrong_form;
   hypothesis.effect.resize(1);
   if (e.k <= tile_k || !bound.sigmoid) {
@@ -132,50 +132,6 @@ core::ErrorHypothesis gemm_epilogue_per_tile(const core::Tensor& a, const core::
     }
   });
   return hypothesis;
-}
-
-std::vector<core::TileHypothesis> gemm_stale_tiles(const core::Tensor& a, const core::Tensor& b,
-                                                   const GemmBound& bound, std::int64_t tile_k,
-                                                   std::int64_t stages, std::int64_t value_limit) {
-  const GemmExtents e = check_shapes(a, b);
-  const std::int64_t tiles = (e.k + tile_k - 1) / tile_k;
-  std::vector<core::TileHypothesis> hypotheses;
-  // Every tile of k has its partial sum kept, too.
-  if ((2 * std::max<std::int64_t>(tiles - stages, 0) + tiles) * e.m * e.n > value_limit) {
-    return hypotheses;
-  }
-  for (std::int64_t d = 0; d < tiles; ++d) {
-    for (const std::int64_t s : {d - stages, d + stages}) {
-      if (s < 0 || s >= tiles) continue;
-      hypotheses.push_back({.output = 0,
-                            .destination = d,
-                            .source = s,
-                            .values = std::vector<double>(static_cast<std::size_t>(e.m * e.n))});
-    }
-  }
-  if (hypotheses.empty()) {
-    return hypotheses;
-  }
-  for_each_part(a, b, e, [&](const Part& part) {
-    std::vector<RowMajor> partial;
-    RowMajor sum = RowMajor::Zero(part.a.rows(), part.b.cols());
-    for (std::int64_t k0 = 0; k0 < e.k; k0 += tile_k) {
-      const std::int64_t length = std::min(tile_k, e.k - k0);
-      partial.push_back(part.a.middleCols(k0, length) * part.b.middleRows(k0, length));
-      sum += partial.back();
-    }
-    for (core::TileHypothesis& hypothesis : hypotheses) {
-      const RowMajor stale = sum - partial[static_cast<std::size_t>(hypothesis.destination)] +
-                             partial[static_cast<std::size_t>(hypothesis.source)];
-      for (Eigen::Index r = 0; r < sum.rows(); ++r) {
-        for (Eigen::Index j = 0; j < sum.cols(); ++j) {
-          hypothesis.values[static_cast<std::size_t>((part.row0 + r) * e.n + part.col0 + j)] =
-              gemm_element(bound, stale(r, j), 0.0).expected;
-        }
-      }
-    }
-  });
-  return hypotheses;
 }
 
 }  // namespace faultline::reference

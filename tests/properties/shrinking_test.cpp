@@ -26,6 +26,8 @@ const HandMade kMinima[] = {
     {"gemv", "wrong_config", "n=2 k=1 dtype=f16", "rows=2"},
     // One element is added twice.
     {"gemv", "stage_sentinel", "n=1 k=1 dtype=f16", "stages=3"},
+    // One element: one thread of the block lays it in shared memory, a warp reads the tile.
+    {"gemm", "missing_barrier", "m=1 n=1 k=1 dtype=f16", "tile_m=64"},
     // One state tile: pass 2 loads it over the one that pass 1 may still be reading.
     {"gla_decode", "shared_buffer", "b=1 h=1 dk=16 dv=64 dtype=f16", "copy=bulk"},
     // One step, of which nothing reaches the output.

@@ -7,7 +7,6 @@
 #include <faultline/reference/gemm_bound.hpp>
 
 #include <cstdint>
-#include <vector>
 
 namespace faultline::reference {
 
@@ -22,13 +21,5 @@ core::ReferenceTensor gemm(const core::Tensor& a, const core::Tensor& b, const G
 core::ErrorHypothesis gemm_epilogue_per_tile(const core::Tensor& a, const core::Tensor& b,
                                              const GemmBound& bound, std::int64_t tile_k,
                                              std::int64_t operation_limit = std::int64_t{1} << 28);
-
-/// C had the k-tile that shares a slot of the pipeline with tile d, `stages` before it (its data
-/// not overwritten yet) or after it (overwritten too early), been used in the place of tile d, in A
-/// and B alike. None where they would be more than `value_limit` values.
-std::vector<core::TileHypothesis>
-gemm_stale_tiles(const core::Tensor& a, const core::Tensor& b, const GemmBound& bound,
-                 std::int64_t tile_k, std::int64_t stages,
-                 std::int64_t value_limit = std::int64_t{1} << 22);
 
 }  // namespace faultline::reference
