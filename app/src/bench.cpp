@@ -85,9 +85,57 @@ core::BenchRow make_row(const core::Problem& problem, const std::string& config,
   return row;
 }
 
+void add_note(core::BenchRow& row, const std::string& text) {
+  row.note += row.note.empty() ? text : "; " + text;
+}
+
 // What rows of one problem are compared by.
 double time_of(const core::BenchRow& row) {
   return row.median_graph_us > 0.0 ? row.median_graph_us : row.median_event_us;
+}
+
+// Multiplications and additions a second, where bandwidth says little.
+void add_flops(core::BenchRow& row, const core::Problem& problem) {
+  const core::Assignment& values = problem.values;
+  if (!values.has("m") || !(time_of(row) > 0.0)) return;
+  const double operations = 2.0 * static_cast<double>(values.integer("m")) *
+                            static_cast<double>(values.integer("n")) *
+                            static_cast<double>(values.integer("k"));
+  add_note(row, fmt::format("{:.1f} TFLOP/s", operations / time_of(row) * 1e-6));
+}
+
+// The epilogue of gemm as its unfused variant runs it: what is left of its program behind the
+// product, from the workspace (binding 0) to the output (1). Empty: there is none.
+core::Program epilogue_pass(const kernels::Subject& gemm, const core::Problem& problem) {
+  const core::TrialPlan plan =
+      gemm.plan(problem, "unfused", gemm.configs(problem, "unfused").front());
+  const core::Program whole = plan.program(1);
+  core::Program pass;
+  pass.name = "sigmoid pass";
+  for (std::size_t i = 1; i < whole.operations.size(); ++i) {
+    auto launch = std::get<core::LaunchOperation>(whole.operations[i].what);
+    for (core::Argument& argument : launch.arguments) {
+      if (auto* buffer = std::get_if<core::BufferArgument>(&argument)) {
+        buffer->buffer = plan.buffers[buffer->buffer].role == core::BufferRole::output ? 1 : 0;
+      }
+    }
+    pass.add(std::move(launch));
+  }
+  return pass;
+}
+
+// cuBLAS on the same problem.
+std::vector<cuda::BaselineTiming> baseline_timings(cuda::CublasBaseline& cublas,
+                                                   const kernels::Subject& subject,
+                                                   const core::Problem& problem,
+                                                   const core::Backend::TimingRequest& request) {
+  const core::Assignment& values = problem.values;
+  if (subject.name == "gemv") {
+    return cublas.time_gemv({values.integer("n"), values.integer("k"), values.dtype()}, request);
+  }
+  return cublas.time_gemm(
+      {values.integer("m"), values.integer("n"), values.integer("k"), values.dtype()},
+      epilogue_pass(subject, problem), request);
 }
 
 std::vector<core::Problem> problems_of(const Context& context, const kernels::Subject& subject) {
@@ -174,7 +222,8 @@ int bench_command(const Context& context) {
       !options.variant.empty() || options.subject().find('@') != std::string::npos;
   std::unique_ptr<cuda::CublasBaseline> cublas;
   std::string no_cublas;
-  if (subject.name == "gemv") {
+  const bool has_baseline = subject.name == "gemv" || subject.name == "gemm";
+  if (has_baseline) {
     try {
       cublas = cuda::CublasBaseline::load();
     } catch (const core::Error& error) {
@@ -190,6 +239,11 @@ int bench_command(const Context& context) {
                   "copy {:.3f}, cudaMemcpy {:.3f} (read plus write), measured in this run",
                   describe(timing_wanted), ceiling.read * 1e-12, ceiling.copy * 1e-12,
                   ceiling.memcpy_copy * 1e-12);
+  if (cublas && subject.name == "gemm") {
+    record.analysis_plan +=
+        "; cuBLAS has no sigmoid epilogue: ratios are to the fastest of its products followed by "
+        "the pass of gemm@unfused, and its rows without that pass compute less";
+  }
   if (!no_cublas.empty()) record.analysis_plan += "; no baseline: " + no_cublas;
 
   reports::Progress progress(stderr, reports::progress_options_for(stderr));
@@ -203,14 +257,14 @@ int bench_command(const Context& context) {
     const double bytes = subject.traffic_bytes ? subject.traffic_bytes(problem) : 0.0;
     double baseline_us = 0.0;
     if (cublas) {
-      const cuda::GemvProblem shape{problem.values.integer("n"), problem.values.integer("k"),
-                                    problem.values.dtype()};
-      for (const auto& timing : cublas->time_gemv(shape, timing_wanted)) {
+      for (const auto& timing : baseline_timings(*cublas, subject, problem, timing_wanted)) {
         auto row = make_row(problem, "", timing.method, timing.graph_ns, timing.event_ns, bytes,
                             ceiling.read);
         contaminated |= row.contaminated;
-        if (baseline_us == 0.0 || row.median_graph_us < baseline_us)
+        if (timing.complete && (baseline_us == 0.0 || row.median_graph_us < baseline_us))
           baseline_us = row.median_graph_us;
+        if (!timing.complete) add_note(row, "the product alone");
+        add_flops(row, problem);
         record.bench.push_back(std::move(row));
       }
     }
@@ -232,22 +286,24 @@ int bench_command(const Context& context) {
                             timing.graph_ns, timing.event_ns, bytes, ceiling.read);
         if (baseline_us > 0) row.ratio_to_baseline = baseline_us / time_of(row);
         if (timing.graph_launches > 0) {
-          row.note += fmt::format("{}{} executions in a graph over {} input set{}",
-                                  row.note.empty() ? "" : "; ", timing.graph_launches,
-                                  timing.input_sets, timing.input_sets == 1 ? "" : "s");
+          add_note(row, fmt::format("{} executions in a graph over {} input set{}",
+                                    timing.graph_launches, timing.input_sets,
+                                    timing.input_sets == 1 ? "" : "s"));
         }
+        add_flops(row, problem);
         if (best.name.empty() || time_of(row) < time_of(best)) best = row;
         if (options.verbosity > 0 || !options.config.empty()) record.bench.push_back(row);
       }
       if (options.verbosity == 0 && options.config.empty() && !best.name.empty()) {
-        best.note += best.note.empty() ? "best of its configs" : "; best of its configs";
+        add_note(best, "best of its configs");
         record.bench.push_back(best);
       }
       contaminated |= !best.name.empty() && best.contaminated;
     }
   }
-  // Fresh inputs without a device oracle would measure the host's reference.
-  if (subject.name != "gemv" && !options.hot && !context.stop) {
+  // Fresh inputs without a device oracle would measure the host's reference; of gemv and gemm, the
+  // oracle.
+  if (!has_baseline && !options.hot && !context.stop) {
     const auto trial = kernels::resolve(context.registry, subject_and_variant(options),
                                         options.problem_values(), options.config_values());
     run.identify(trial);

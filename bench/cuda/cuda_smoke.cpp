@@ -4,8 +4,8 @@
 // Runs the CUDA backend through what it is for and prints figures; the same figures go to
 // DIRECTORY/cuda_smoke.json, rewritten after every section, so that nothing is lost when a later
 // one fails. Sections: probe, compare, execute, programs, gate, arms, kernels, rates, bandwidth,
-// gemv, fault (last: it costs the process its device). Exit code 0 when every check held, 1 when
-// one did not, 77 without a device.
+// gemv, gemm, fault (last: it costs the process its device). Exit code 0 when every check held, 1
+// when one did not, 77 without a device.
 #include <faultline/core/comparison.hpp>
 #include <faultline/core/errors.hpp>
 #include <faultline/cuda/baselines.hpp>
@@ -700,6 +700,32 @@ void gemv(Context& context) {
 }
 
 // ----------------------------------------------------------------------------------------------
+// gemm
+/// cuBLAS as second oracle of the reference; times are `faultline bench gemm`'s.
+void gemm(Context& context) {
+  const std::unique_ptr<cuda::CublasBaseline> cublas = cuda::CublasBaseline::load();
+  fmt::print("  cuBLAS {}\n", cublas->version());
+  for (const char* dtype : {"f16", "bf16", "f32"}) {
+    const std::string problem =
+        fmt::format("m=515 n=333 k=777 dtype={} alpha=0.25 epilogue=none", dtype);
+    const core::TrialPlan plan = plan_of(context, "gemm", problem, "");
+    std::vector<core::Tensor> inputs;
+    for (const std::uint32_t i : plan.input_indices()) {
+      inputs.emplace_back(plan.buffers[i].dtype, plan.buffers[i].shape);
+      core::generate_input(plan.buffers[i].input, 5, i, inputs.back());
+    }
+    const core::Tensor c = cublas->gemm(inputs[0], inputs[1], 0.25f);
+    core::OutputTotals totals = core::make_output_totals(plan.buffers[2]);
+    const std::uint64_t bad =
+        core::compare_output(c, plan.reference(inputs).at(0), plan.buffers[2].tiles,
+                             core::poison_bits(c.dtype, 0xffffffffu), totals);
+    fmt::print("  {}: {} of {} out of bound, worst {:.3f} of bound\n", problem, bad,
+               totals.compared_elements, totals.worst_ratio);
+    context.check(bad == 0, "cuBLAS agrees with the reference");
+  }
+}
+
+// ----------------------------------------------------------------------------------------------
 // programs
 /// out[i] = in[i] + 1, by way of the last KiB of `shared` bytes of dynamic shared memory.
 core::ModuleRef increment_module() {
@@ -898,6 +924,7 @@ int main(int argc, char** argv) {
                                                                  {"rates", rates},
                                                                  {"bandwidth", bandwidth},
                                                                  {"gemv", gemv},
+                                                                 {"gemm", gemm},
                                                                  {"fault", fault}};
   for (const auto& [name, section] : sections) {
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), name) == wanted.end()) {
