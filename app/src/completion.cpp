@@ -7,13 +7,12 @@
 namespace faultline::app {
 namespace {
 
-constexpr const char* kCommands = "list verify stress race mutants replay bench reference doctor";
+constexpr const char* kCommands =
+    "list verify stress race mutants replay explain reduce report compare bench reference doctor";
 constexpr const char* kFlags =
     "--backend --variant --config --seed --data --budget --timeout --lenient --no-race --fail-on "
-    "--quiet "
-    "--verbose --color --width --run --json --html --md --junit --sarif --csv --trials --sweep "
-    "--intermediates --plan "
-    "--samples --hot "
+    "--quiet --verbose --color --width --run --store --json --html --md --junit --sarif --csv "
+    "--trials --repeats --executions --sweep --intermediates --plan --samples --hot "
     "--graph-launches --inputs --outputs --layout --drop --help";
 
 std::string subject_words(const kernels::SubjectRegistry& registry) {

@@ -39,6 +39,8 @@ void install_signal_handlers() {
   sigaction(SIGTERM, &action, nullptr);
   // A closed pipe (| head) must not kill a campaign; writes fail and are checked instead.
   signal(SIGPIPE, SIG_IGN);
+  // Likewise a limit on the size of files.
+  signal(SIGXFSZ, SIG_IGN);
 }
 
 // A report opened while standard output is closed would get its number, and then what is printed.
@@ -65,6 +67,10 @@ int dispatch(const Context& context) {
   case Command::race: return race_command(context);
   case Command::mutants: return mutants_command(context);
   case Command::replay: return replay_command(context);
+  case Command::explain: return explain_command(context);
+  case Command::reduce: return reduce_command(context);
+  case Command::report: return report_command(context);
+  case Command::compare: return compare_command(context);
   case Command::bench: return bench_command(context);
   case Command::reference: return reference_command(context);
   case Command::doctor: return doctor_command(context);

@@ -59,10 +59,19 @@ bool names_standard_output(const std::string& path) {
   return path == "-" || path == "/dev/stdout" || path == "/dev/fd/1" || path == "/proc/self/fd/1";
 }
 
+constexpr const char* kCaseWords =
+    "TOKEN, or SUBJECT[@VARIANT] k=v ... (or the whole `faultline verify ...` line): the first "
+    "failing trial of it, or the number of a stored case with --store";
+
+constexpr const char* kRunWords =
+    "RUN: a folder of --run, a JSON report, or with --store the number of a run, last or last-1; "
+    "report --store FILE alone lists what is stored";
+
 constexpr std::uint64_t kAnyCount = ~std::uint64_t{0};
 constexpr std::uint64_t kMaxTrials = std::uint64_t{1} << 40;
 
-void add_common(CLI::App& command, Options& options) {
+/// Where and how trials run, and how much of it is printed.
+void add_trial_flags(CLI::App& command, Options& options) {
   command.add_option("--backend", options.backend, "where trials run: auto, cuda or simulator")
       ->check(CLI::IsMember({"auto", "cuda", "simulator"}))
       ->capture_default_str();
@@ -86,6 +95,28 @@ void add_common(CLI::App& command, Options& options) {
   command.add_flag("--lenient", options.lenient,
                    "a missing proxy fence alone is a note, not an error (simulator)");
   command.add_flag("--no-race", options.no_race, "values only, no race detection (simulator)");
+}
+
+/// What is printed and written of a record.
+void add_report_flags(CLI::App& command, Options& options) {
+  command.add_flag("--quiet,-q", options.quiet, "print the verdict only");
+  command.add_flag("-v,--verbose", options.verbosity, "more detail (repeatable)");
+  command.add_option("--color", options.color, "auto, always or never (NO_COLOR is honoured)")
+      ->check(CLI::IsMember({"auto", "always", "never"}));
+  add_count(command, "--width", options.width,
+            "columns of terminal output (default: the terminal's)", 20, 1000);
+  for (const char* format : {"json", "html", "md", "junit", "sarif", "csv"}) {
+    command.add_option_function<std::string>(
+        std::string("--") + format,
+        [&options, format](const std::string& path) {
+          options.reports[format] = names_standard_output(path) ? "-" : path;
+        },
+        fmt::format("write the {} report to this file ('-' for standard output)", format));
+  }
+}
+
+void add_common(CLI::App& command, Options& options) {
+  add_trial_flags(command, options);
   command.add_option_function<std::string>(
       "--fail-on",
       [&options](const std::string& text) {
@@ -95,22 +126,9 @@ void add_common(CLI::App& command, Options& options) {
         options.fail_on_warning = text == "warning";
       },
       "lowest severity that fails the run: error (default) or warning");
-  command.add_flag("--quiet,-q", options.quiet, "print the verdict only");
-  command.add_flag("-v,--verbose", options.verbosity, "more detail (repeatable)");
-  command.add_option("--color", options.color, "auto, always or never (NO_COLOR is honoured)")
-      ->check(CLI::IsMember({"auto", "always", "never"}));
-  add_count(command, "--width", options.width,
-            "columns of terminal output (default: the terminal's)", 20, 1000);
   command.add_option("--run", options.run_dir,
                      "keep the record in this folder (run.json), also while the run goes on");
-  for (const char* format : {"json", "html", "md", "junit", "sarif", "csv"}) {
-    command.add_option_function<std::string>(
-        std::string("--") + format,
-        [&options, format](const std::string& path) {
-          options.reports[format] = names_standard_output(path) ? "-" : path;
-        },
-        fmt::format("write the {} report to this file ('-' for standard output)", format));
-  }
+  add_report_flags(command, options);
 }
 
 bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n") == text.npos; }
@@ -165,6 +183,14 @@ void check_outputs(const Options& options) {
     taken.emplace_back("--run " + options.run_dir,
                        (std::filesystem::path(options.run_dir) / "run.json").string());
   }
+  if (!options.store.empty()) {
+    if (names_standard_output(options.store)) {
+      throw core::UsageError(fmt::format("--store {}: a store is a file, which is read, too: give "
+                                         "its path",
+                                         options.store));
+    }
+    taken.emplace_back("--store " + options.store, options.store);
+  }
   std::string on_stdout;
   for (const auto& [format, path] : options.reports) {
     const std::string flag = fmt::format("--{} {}", format, path);
@@ -186,6 +212,11 @@ void check_outputs(const Options& options) {
     }
     taken.emplace_back(flag, path);
   }
+}
+
+/// --store, or FAULTLINE_STORE where the command takes it.
+void add_store(CLI::App& command, Options& options, const char* description) {
+  command.add_option("--store", options.store, description)->envname("FAULTLINE_STORE");
 }
 
 /// CLI11's words for a flag given twice are "At Most 1 required but received 2".
@@ -350,6 +381,27 @@ Parsed parse_command_line(int argc, char** argv) {
   add_words(*replay, options, "TOKEN");
   add_count(*replay, "--repeats", options.repeats,
             "CUDA: executions (default 1000); the rate is printed", 1, kMaxTrials);
+  CLI::App* explain =
+      command("explain", "which coordinates of a failing case matter: each is drawn anew",
+              Command::explain);
+  add_words(*explain, options, kCaseWords);
+  CLI::App* reduce =
+      command("reduce", "the smallest case that still fails in the same way", Command::reduce);
+  add_words(*reduce, options, kCaseWords);
+  add_count(*reduce, "--repeats", options.repeats,
+            "CUDA: executions of each case (default 200); rates are compared", 1, kMaxTrials);
+  CLI::App* report =
+      command("report", "a stored run again, as text or as any report", Command::report);
+  add_words(*report, options, kRunWords);
+  CLI::App* compare =
+      command("compare", "what got better or worse from one run to another; exit 1 on worse",
+              Command::compare);
+  add_words(*compare, options, kRunWords);
+  compare->add_flag("--quiet,-q", options.quiet, "print what got worse only");
+  for (CLI::App* sub : {report, compare}) {
+    add_store(*sub, options, "the store whose runs are named by number (also FAULTLINE_STORE)");
+  }
+  add_report_flags(*report, options);
   CLI::App* bench = command("bench", "steady-state time against the baseline, bandwidth, % of peak",
                             Command::bench);
   add_words(*bench, options, "SUBJECT[@VARIANT] [k=v ...]");
@@ -369,6 +421,25 @@ Parsed parse_command_line(int argc, char** argv) {
   CLI::App* doctor = command(
       "doctor", "toolkit, driver, devices, what will and will not run, and why", Command::doctor);
 
+  for (CLI::App* sub : {explain, reduce}) {
+    add_trial_flags(*sub, options);
+    add_count(*sub, "--trials", options.trials,
+              "trials of a problem line, of which the first failing one is taken (default 3)", 1,
+              kMaxTrials);
+    add_count(*sub, "--executions", options.executions,
+              "runs of the subject at most (default 400 for explain, 1000 for reduce)", 1,
+              kMaxTrials);
+    sub->add_flag("--quiet,-q", options.quiet,
+                  sub == reduce ? "print the command that reruns the smallest case only"
+                                : "print the verdict only");
+    sub->add_flag("-v,--verbose", options.verbosity,
+                  sub == reduce ? "print every step" : "more detail");
+    add_store(*sub, options, "the store whose cases are named by number");
+  }
+  constexpr const char* kStore =
+      "keep runs, findings and failing cases in this SQLite file (also FAULTLINE_STORE); verify "
+      "replays the failing cases of the variant first";
+  for (CLI::App* sub : {verify, stress, race}) add_store(*sub, options, kStore);
   for (CLI::App* sub : {stress, verify, race, mutants}) {
     add_count(*sub, "--trials", options.trials,
               sub == stress ? "trials per arm on CUDA; over all arms together on the simulator"

@@ -21,6 +21,10 @@ enum class Command {
   race,
   mutants,
   replay,
+  explain,
+  reduce,
+  report,
+  compare,
   bench,
   reference,
   doctor,
@@ -49,12 +53,14 @@ struct Options {
   std::string color = "auto";
   int width = 0;  ///< 0: from the terminal
   std::string run_dir;
+  std::string store;  ///< file of --store or FAULTLINE_STORE; empty: nothing is stored
   std::map<std::string, std::string> reports;  ///< format -> path or "-"
   std::uint64_t schedules = 0;                 ///< race: how many; 0 = default
   std::uint64_t samples = 0;                   ///< bench
   bool hot = false;                            ///< bench: same buffers in every execution
   std::uint32_t graph_launches = 0;            ///< bench: 0 = chosen
-  std::uint64_t repeats = 0;                   ///< replay on CUDA
+  std::uint64_t executions = 0;                ///< explain, reduce; 0 = default
+  std::uint64_t repeats = 0;                   ///< replay, reduce on CUDA
   // race FILE.ptx
   std::string entry;
   std::string grid = "1", block = "32";

@@ -49,6 +49,9 @@ Run::Run(const Context& context, const char* command)
     std::filesystem::create_directories(context.options.run_dir, error);
     reports::check_writable(context.options.run_dir + "/run.json");
   }
+  if (!context.options.store.empty()) {
+    store_ = std::make_unique<store::Store>(context.options.store);
+  }
   record_.command = command;
   record_.seed = context.options.seed;
   record_.provenance.faultline_version = kVersion;
@@ -59,9 +62,7 @@ Run::Run(const Context& context, const char* command)
   write_unfinished();
 }
 
-// An older run.json would otherwise outlive a run that is killed, and speak for it.
-void Run::write_unfinished() const {
-  if (context_.options.run_dir.empty()) return;
+core::RunRecord Run::unfinished() const {
   core::RunRecord partial = record_;
   if (partial.subject.empty() && !context_.options.words.empty()) {
     partial.subject = context_.options.words.front();
@@ -74,7 +75,31 @@ void Run::write_unfinished() const {
   partial.evidence.mode = partial.command;
   partial.evidence.interrupted = true;
   partial.verdict = judge(partial.evidence);
-  reports::write_output(context_.options.run_dir + "/run.json", core::to_json(partial));
+  return partial;
+}
+
+// An older run.json would otherwise outlive a run that is killed, and speak for it.
+void Run::write_unfinished() const {
+  if (context_.options.run_dir.empty()) return;
+  reports::write_output(context_.options.run_dir + "/run.json", core::to_json(unfinished()));
+}
+
+void Run::keep_in_store(const core::RunRecord& so_far) {
+  if (!store_) return;
+  if (stored_run_ == 0) stored_run_ = store_->begin_run(so_far);
+  store_->update_run(stored_run_, so_far, stress::failing_cases_of(so_far));
+}
+
+void Run::finish_in_store(bool say_so) {
+  if (!store_) return;
+  if (stored_run_ == 0) stored_run_ = store_->begin_run(record_);
+  const std::vector<store::FailingCase> cases = stress::failing_cases_of(record_);
+  store_->finish_run(stored_run_, record_, cases, replayed_);
+  if (!say_so) return;
+  fmt::print("stored: run {} in {}{}\n", stored_run_, store_->path(),
+             cases.empty() ? ""
+                           : fmt::format("; {} failing case{}, which verify replays first",
+                                         cases.size(), cases.size() == 1 ? "" : "s"));
 }
 
 core::Verdict Run::judge(const core::Evidence& evidence) const {
@@ -92,6 +117,7 @@ void Run::identify(const kernels::ResolvedTrial& trial) {
   record_.config = trial.config.line();
   use_modules(trial.plan.program(1));
   write_unfinished();
+  keep_in_store(unfinished());
 }
 
 void Run::use_backend(const core::BackendInfo& info) { record_.provenance.backend = info; }
@@ -145,7 +171,7 @@ void Run::add_replay_lines() {
 }
 
 std::function<void(const core::Evidence&)> Run::checkpoint() {
-  if (context_.options.run_dir.empty()) return {};
+  if (context_.options.run_dir.empty() && !store_) return {};
   // Small records are written each time; large ones cost at most a twentieth of the run.
   static constexpr int kShare = 20;
   return [this, next = std::chrono::steady_clock::time_point(),
@@ -157,7 +183,10 @@ std::function<void(const core::Evidence&)> Run::checkpoint() {
     for (auto& arm : partial.evidence.arms) arm.result.captures.clear();
     partial.verdict = judge(evidence);
     try {
-      reports::write_output(context_.options.run_dir + "/run.json", core::to_json(partial));
+      if (!context_.options.run_dir.empty()) {
+        reports::write_output(context_.options.run_dir + "/run.json", core::to_json(partial));
+      }
+      keep_in_store(partial);
     } catch (const core::Error& error) {
       // The work goes on: the whole record is written at the end, and fails the run if it cannot
       // be.
@@ -169,23 +198,44 @@ std::function<void(const core::Evidence&)> Run::checkpoint() {
   };
 }
 
-int Run::finish(core::Evidence evidence) {
+int Run::finish(core::Evidence evidence, const std::vector<stress::ReplayedCase>& replayed) {
   record_.evidence = std::move(evidence);
   record_.verdict = judge(record_.evidence);
+  stress::add_replayed(replayed, record_.evidence, record_.verdict);
+  replayed_ = stress::results_of(replayed);
   add_excerpts();
   add_replay_lines();
   return finish_with_verdict();
 }
 
-void Run::print(bool report_on_stdout) const {
-  if (report_on_stdout) return;
-  const Options& options = context_.options;
-  auto terminal = reports::terminal_options_for(stdout, color_mode(options.color));
-  if (options.width > 0) terminal.width = options.width;
-  terminal.verbosity = options.quiet           ? reports::Verbosity::quiet
-                       : options.verbosity > 0 ? reports::Verbosity::verbose
-                                               : reports::Verbosity::normal;
-  reports::print_terminal(record_, terminal, stdout);
+void show_record(const core::RunRecord& record, const Options& options) {
+  // One output that cannot be written must not cost the others: try all, then raise the first.
+  std::exception_ptr first_error;
+  const auto attempt = [&](const auto& write) {
+    try {
+      write();
+    } catch (const core::Error&) {
+      if (!first_error) first_error = std::current_exception();
+    }
+  };
+  const bool on_stdout = report_on_stdout(options);
+  if (!on_stdout) {
+    auto terminal = reports::terminal_options_for(stdout, color_mode(options.color));
+    if (options.width > 0) terminal.width = options.width;
+    terminal.verbosity = options.quiet           ? reports::Verbosity::quiet
+                         : options.verbosity > 0 ? reports::Verbosity::verbose
+                                                 : reports::Verbosity::normal;
+    attempt([&] { reports::print_terminal(record, terminal, stdout); });
+  }
+  for (const auto& [format, path] : options.reports) {
+    attempt([&] {
+      reports::write_report(record, *reports::find_renderer(format), path);
+      if (path != "-" && !on_stdout && !options.quiet) {
+        fmt::print("{} report: {}\n", format, path);
+      }
+    });
+  }
+  if (first_error) std::rethrow_exception(first_error);
 }
 
 int Run::finish_with_verdict() {
@@ -211,19 +261,8 @@ int Run::finish_with_verdict() {
   if (!options.run_dir.empty()) {
     attempt([&] { reports::write_output(options.run_dir + "/run.json", core::to_json(record_)); });
   }
-  // A report on standard output replaces the text for people, so that pipes get one format.
-  const bool report_on_stdout =
-      std::any_of(options.reports.begin(), options.reports.end(),
-                  [](const auto& report) { return report.second == "-"; });
-  attempt([&] { print(report_on_stdout); });
-  for (const auto& [format, path] : options.reports) {
-    attempt([&] {
-      reports::write_report(record_, *reports::find_renderer(format), path);
-      if (path != "-" && !report_on_stdout && !options.quiet) {
-        fmt::print("{} report: {}\n", format, path);
-      }
-    });
-  }
+  attempt([&] { show_record(record_, options); });
+  attempt([&] { finish_in_store(!report_on_stdout(options) && !options.quiet); });
   if (first_error) std::rethrow_exception(first_error);
   if (record_.evidence.interrupted && context_.stop) {
     return static_cast<int>(core::ExitCode::interrupted);

@@ -3,18 +3,26 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "commands.hpp"
 #include "faultline/core/run_record.hpp"
+#include "faultline/store/store.hpp"
+#include "faultline/stress/stored_cases.hpp"
 
 namespace faultline::app {
 
+/// Print the record, unless a report goes to standard output, and write the reports asked for.
+/// EnvironmentError for the first of those that could not be written, after the others.
+void show_record(const core::RunRecord& record, const Options& options);
+
 /// Gathers one run. Construct before the work starts (it checks that every report can be written
 /// and notes the time; with --run it replaces the record of an earlier run by one that says that
-/// this run is not finished), finish() after it.
+/// this run is not finished; with --store it opens the store), finish() after it.
 class Run {
  public:
   Run(const Context& context, const char* command);
@@ -28,29 +36,39 @@ class Run {
   void use_backend(const core::BackendInfo& info);
   void use_modules(const core::Program& program);
 
-  /// With --run: keeps the record of unfinished work on disk, as often as costs little. Otherwise
-  /// empty.
+  /// The store of --store; nullptr without it.
+  store::Store* store() { return store_.get(); }
+
+  /// With --run or --store: keeps the record of unfinished work on disk, as often as costs little.
+  /// Otherwise empty.
   std::function<void(const core::Evidence&)> checkpoint();
 
   /// With --run: the record as it stands, marked as unfinished. Otherwise nothing.
   void write_unfinished() const;
 
-  /// Diagnose, add excerpts and replay lines, print, write the reports; the exit code.
-  int finish(core::Evidence evidence);
+  /// Diagnose, add what stored cases showed that were replayed first, add excerpts and replay
+  /// lines, print, write the reports and the store; the exit code.
+  int finish(core::Evidence evidence, const std::vector<stress::ReplayedCase>& replayed = {});
   /// The same for a record whose verdict is already set (bench).
   int finish_with_verdict();
 
  private:
   /// The diagnosis; its summary says when races were not looked for.
   core::Verdict judge(const core::Evidence& evidence) const;
-  void print(bool report_on_stdout) const;
   void add_excerpts();
   void add_replay_lines();
+  /// The record without evidence, marked as unfinished.
+  core::RunRecord unfinished() const;
+  void keep_in_store(const core::RunRecord& so_far);
+  void finish_in_store(bool say_so);
 
   const Context& context_;
   core::RunRecord record_;
   core::RaceMode race_;
   std::vector<core::ModuleRef> modules_;
+  std::unique_ptr<store::Store> store_;
+  std::int64_t stored_run_ = 0;  ///< 0: not begun
+  std::vector<store::CaseResult> replayed_;
   std::chrono::steady_clock::time_point started_;
 };
 

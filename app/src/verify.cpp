@@ -11,6 +11,7 @@
 
 #include "backend_choice.hpp"
 #include "faultline/core/errors.hpp"
+#include "faultline/stress/stored_cases.hpp"
 #include "memory.hpp"
 #include "record.hpp"
 #include "work.hpp"
@@ -56,6 +57,30 @@ void require_memory_for_all(const Context& context, const kernels::ResolvedTrial
       require_memory(plan, backend, race_mode(context.options), available);
     }
   }
+}
+
+/// With --store: the stored failing cases of the variant, before anything else, and what each
+/// shows.
+std::vector<stress::ReplayedCase> replay_stored(const Context& context, Run& run, Work& work,
+                                                core::Backend& backend,
+                                                const kernels::ResolvedTrial& trial) {
+  if (!run.store()) return {};
+  std::vector<store::FailingCase> cases =
+      run.store()->failing_cases(trial.subject->name, trial.variant->name, backend.info().name);
+  // Those of a property may keep within the bound and break another law.
+  std::erase_if(cases, [](const store::FailingCase& one) {
+    return one.origin != "verify" && one.origin != "stress" && one.origin != "race";
+  });
+  if (cases.empty()) return {};
+  constexpr std::uint64_t kRepeats = 200;  // on a device
+  const std::vector<stress::ReplayedCase> replayed = stress::replay_cases(
+      backend, context.registry, cases, {.repeats = kRepeats, .run = work.run_options()});
+  work.clear();
+  if (context.options.quiet || report_on_stdout(context.options)) return replayed;
+  fmt::print("Replayed first: {} of {} stored failing case{} of {}@{}\n", replayed.size(),
+             cases.size(), cases.size() == 1 ? "" : "s", trial.subject->name, trial.variant->name);
+  for (const stress::ReplayedCase& one : replayed) fmt::print("  {}\n", stress::to_text(one));
+  return replayed;
 }
 
 int verify_variant(const Context& context) {
@@ -106,12 +131,14 @@ int verify_variant(const Context& context) {
                   verify.configs.empty() ? "all configs" : "one config", verify.trials);
 
   Work work(context);
+  const std::vector<stress::ReplayedCase> replayed =
+      replay_stored(context, run, work, *backend, first);
   verify.run = work.run_options();
   verify.run.checkpoint = run.checkpoint();
   core::Evidence evidence =
       stress::run_verify(*backend, *first.subject, *first.variant, problems, verify);
   work.finish();
-  return run.finish(std::move(evidence));
+  return run.finish(std::move(evidence), replayed);
 }
 
 /// One run and one verdict for each clean variant; the exit code is the worst. A variant that

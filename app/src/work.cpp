@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "faultline/core/errors.hpp"
@@ -65,6 +66,11 @@ std::string subject_and_variant(const Options& options) {
 core::RaceMode race_mode(const Options& options) {
   if (options.no_race) return core::RaceMode::off;
   return options.lenient ? core::RaceMode::lenient : core::RaceMode::strict;
+}
+
+bool report_on_stdout(const Options& options) {
+  return std::any_of(options.reports.begin(), options.reports.end(),
+                     [](const auto& report) { return report.second == "-"; });
 }
 
 }  // namespace faultline::app

@@ -18,6 +18,8 @@ class Work {
   explicit Work(const Context& context);
   /// Options for stress/; valid as long as this object.
   stress::RunOptions run_options();
+  /// Erase the progress line before something is printed that is not the last word.
+  void clear() { progress_.clear(); }
   /// Erase the progress line before anything else is printed.
   void finish() { progress_.finish(); }
 
@@ -32,5 +34,9 @@ class Work {
 std::string subject_and_variant(const Options& options);
 
 core::RaceMode race_mode(const Options& options);
+
+/// Whether a report goes to standard output: it then stands there alone, so that pipes get one
+/// format.
+bool report_on_stdout(const Options& options);
 
 }  // namespace faultline::app

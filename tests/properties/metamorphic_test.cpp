@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "case_property.hpp"
 #include "faultline/properties/run_once.hpp"
 #include "property_test.hpp"
 #include "subjects.hpp"
@@ -31,10 +32,7 @@ ValueDomain<Case> cases_of(const std::string& subject, std::vector<std::string> 
   return simulator_cases(subject, {.variants = std::move(variants), .race = {core::RaceMode::off}});
 }
 
-void check_law(const std::string& subject, Law law) {
-  const auto domain = cases_of(subject);
-  check_property(100, [&] { law(*domain.generator); });
-}
+void check_law(const std::string& subject, Law law) { check_on_cases(100, cases_of(subject), law); }
 
 std::vector<Tensor> run(const core::TrialPlan& plan, const std::vector<Tensor>& inputs,
                         std::uint64_t seed) {

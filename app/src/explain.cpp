@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// `faultline explain` and `faultline reduce`: a failing case, coordinate by coordinate, and made
+// small.
+#include "faultline/stress/explain.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+
+#include "backend_choice.hpp"
+#include "faultline/core/errors.hpp"
+#include "faultline/core/token.hpp"
+#include "faultline/store/store.hpp"
+#include "faultline/stress/reduce.hpp"
+#include "work.hpp"
+
+namespace faultline::app {
+namespace {
+
+/// The case that the command is about, and where it runs.
+struct NamedCase {
+  std::unique_ptr<core::Backend> backend;
+  core::TrialToken trial;
+};
+
+void refuse_flags_of_a_case(const Options& options) {
+  const Options plain;
+  if (!options.variant.empty() || !options.config.empty() || options.data != plain.data ||
+      options.seed != plain.seed || options.trials != plain.trials) {
+    throw core::UsageError("a token holds the variant, config, data and seed of its trial: leave "
+                           "--variant, --config, --data, --seed and --trials out");
+  }
+}
+
+NamedCase case_of_token(const Options& options, core::TrialToken trial) {
+  refuse_flags_of_a_case(options);
+  if (options.backend != "auto" && options.backend != trial.backend) {
+    throw core::UsageError(fmt::format("this case failed on the {} backend and runs there; leave "
+                                       "out --backend {}",
+                                       trial.backend, options.backend));
+  }
+  auto backend = choose_backend(trial.backend);
+  return {std::move(backend), std::move(trial)};
+}
+
+/// "faultline verify gemv n=1 ..." as one word, or its words: the options that it stands for, with
+/// what was given beside it.
+Options parse_line(const Options& given) {
+  std::vector<std::string> words;
+  for (const std::string& word : given.words) {
+    std::istringstream stream(word);
+    for (std::string part; stream >> part;) words.push_back(part);
+  }
+  if (!words.empty() && words.front() == "faultline") words.erase(words.begin());
+  const bool line = !words.empty() && (words.front() == "verify" || words.front() == "replay");
+  if (!line) {
+    Options options = given;
+    options.words = words;
+    return options;
+  }
+  if (words.front() == "replay") {
+    Options options = given;
+    options.words.assign(words.begin() + 1, words.end());
+    return options;
+  }
+  words.insert(words.begin(), "faultline");
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  Options options = parse_command_line(static_cast<int>(argv.size()), argv.data()).options;
+  // Flags that the shell saw are those of this command.
+  const Options plain;
+  if (given.backend != plain.backend) options.backend = given.backend;
+  if (!given.variant.empty()) options.variant = given.variant;
+  if (!given.config.empty()) options.config = given.config;
+  if (given.data != plain.data) options.data = given.data;
+  if (given.seed != plain.seed) options.seed = given.seed;
+  if (given.trials != plain.trials) options.trials = given.trials;
+  options.no_race = options.no_race || given.no_race;
+  options.lenient = options.lenient || given.lenient;
+  return options;
+}
+
+std::optional<std::int64_t> whole_number(const std::string& text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+/// The case that the words name: a token, the number of a stored case, or a problem line whose
+/// trials are run until one fails. An UnsupportedError when none does.
+NamedCase named_case(const Context& context, const char* command, const stress::RunOptions& run) {
+  const Options options = parse_line(context.options);
+  if (options.words.empty()) {
+    throw core::UsageError(fmt::format("{} takes a TOKEN, as printed under a failure (it begins "
+                                       "with 'fl1.'), or SUBJECT@VARIANT k=v ...",
+                                       command));
+  }
+  const std::string& word = options.words.front();
+  if (options.words.size() == 1 && word.starts_with("fl1.")) {
+    return case_of_token(options, core::decode_token(word));
+  }
+  if (const auto number = whole_number(word); number && options.words.size() == 1) {
+    if (context.options.store.empty()) {
+      throw core::UsageError(
+          fmt::format("{} {}: the number of a stored case needs --store FILE", command, word));
+    }
+    const store::Store stored(context.options.store, {.access = store::Access::read});
+    return case_of_token(options, stored.failing_case(*number).trial);
+  }
+  const kernels::ResolvedTrial trial =
+      kernels::resolve(context.registry, subject_and_variant(options), options.problem_values(),
+                       options.config_values());
+  NamedCase named{choose_backend(options.backend), {}};
+  stress::CaseRequest request;
+  request.seed = options.seed;
+  if (options.trials > 0) request.trials = options.trials;
+  request.data = options.data_mode();
+  request.race = race_mode(options);
+  const auto token = stress::first_failure(*named.backend, trial, request, run);
+  if (!token) {
+    throw core::UnsupportedError(fmt::format(
+        "{}@{} {} does not fail in {} trial{} on the {} backend, so there is nothing to {}",
+        trial.subject->name, trial.variant->name, trial.problem.values.line(), request.trials,
+        request.trials == 1 ? "" : "s", named.backend->info().name, command));
+  }
+  named.trial = *token;
+  return named;
+}
+
+}  // namespace
+
+int explain_command(const Context& context) {
+  Work work(context);
+  const stress::RunOptions run = work.run_options();
+  NamedCase named = named_case(context, "explain", run);
+  stress::ExplainOptions options;
+  if (context.options.executions > 0) options.executions = context.options.executions;
+  options.run = run;
+  const stress::Explanation explanation =
+      stress::explain(*named.backend, context.registry, named.trial, options);
+  work.finish();
+  if (!explanation.refused.empty()) throw core::UnsupportedError(explanation.refused);
+  fmt::print("{}", stress::to_text(explanation));
+  return static_cast<int>(context.stop ? core::ExitCode::interrupted : core::ExitCode::pass);
+}
+
+int reduce_command(const Context& context) {
+  Work work(context);
+  const stress::RunOptions run = work.run_options();
+  NamedCase named = named_case(context, "reduce", run);
+  stress::ReduceOptions options;
+  if (context.options.executions > 0) options.executions = context.options.executions;
+  if (context.options.repeats > 0) options.repeats = context.options.repeats;
+  options.run = run;
+  const stress::Reduction reduction =
+      stress::reduce(*named.backend, context.registry, named.trial, options);
+  work.finish();
+  if (!reduction.refused.empty()) throw core::UnsupportedError(reduction.refused);
+
+  const core::TrialToken& smallest = reduction.smallest;
+  const std::string command = "faultline replay " + core::encode(smallest);
+  if (context.options.quiet) {
+    fmt::print("{}\n", command);
+  } else {
+    if (context.options.verbosity > 0) {
+      for (const stress::ReduceStep& step : reduction.steps) {
+        fmt::print("  {:8}  {}: {}\n", step.accepted ? "taken" : "not", step.change, step.why);
+      }
+    }
+    const auto taken = std::count_if(reduction.steps.begin(), reduction.steps.end(),
+                                     [](const stress::ReduceStep& step) { return step.accepted; });
+    fmt::print("{}@{} {} [{}], seed {}, trial {}, data {}\n", smallest.subject, smallest.variant,
+               smallest.problem, smallest.config, smallest.seed, smallest.trial,
+               core::name_of(smallest.data));
+    fmt::print("  fails as {} in {} of {}; {} of {} steps taken, {} executions{}\n",
+               core::name_of(reduction.finding), reduction.failed, reduction.trials, taken,
+               reduction.steps.size(), reduction.executions,
+               reduction.budget_spent ? "; the budget was spent: it may not be the smallest" : "");
+    if (reduction.floor > 0.0) {
+      fmt::print("  a smaller case had to fail at a rate of at least {:.2g} (lower 95 % bound)\n",
+                 reduction.floor);
+    }
+    fmt::print("  {}\n", command);
+  }
+  return static_cast<int>(context.stop ? core::ExitCode::interrupted : core::ExitCode::pass);
+}
+
+}  // namespace faultline::app

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// `faultline report RUN` and `faultline compare RUN RUN`: runs that are over.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <optional>
+
+#include "commands.hpp"
+#include "faultline/core/errors.hpp"
+#include "faultline/store/store.hpp"
+#include "faultline/stress/compare.hpp"
+#include "input_file.hpp"
+#include "record.hpp"
+
+namespace faultline::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<std::int64_t> whole_number(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
+  return value;
+}
+
+/// "7" is run 7, "last" the newest, "last-1" the one before.
+std::int64_t run_number(const store::Store& store, const std::string& word) {
+  if (const auto number = whole_number(word)) return *number;
+  const auto back =
+      word == "last" ? 0 : whole_number(std::string_view(word).substr(5)).value_or(-1);
+  const std::vector<store::RunSummary> runs = store.runs();
+  if (back < 0 || static_cast<std::size_t>(back) >= runs.size()) {
+    throw core::UsageError(fmt::format("'{}': the store '{}' holds {} run{}", word, store.path(),
+                                       runs.size(), runs.size() == 1 ? "" : "s"));
+  }
+  return runs[static_cast<std::size_t>(back)].id;
+}
+
+core::RunRecord read_record_file(const fs::path& path) {
+  require_regular_file(path, "run.json of --run or the file of --json");
+  std::ifstream file(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (file.bad()) {
+    throw core::EnvironmentError(fmt::format("{}: cannot be read", path.string()));
+  }
+  try {
+    return core::record_from_json(text);
+  } catch (const core::UsageError& error) {
+    throw core::UsageError(fmt::format("{}: {}", path.string(), error.what()));
+  }
+}
+
+core::RunRecord load_run(const Options& options, const std::string& word) {
+  std::error_code ignored;
+  const bool by_number = whole_number(word) || word == "last" || word.starts_with("last-");
+  if (by_number && !options.store.empty()) {
+    const store::Store store(options.store, {.access = store::Access::read});
+    return store.record(run_number(store, word));
+  }
+  if (!fs::is_directory(word, ignored)) {
+    if (by_number && !fs::exists(word, ignored)) {
+      throw core::UsageError(fmt::format("'{}' is no folder and no file: the number of a stored "
+                                         "run needs --store FILE",
+                                         word));
+    }
+    return read_record_file(word);
+  }
+  const fs::path record = fs::path(word) / "run.json";
+  if (!fs::exists(record, ignored)) {
+    std::string below;
+    for (fs::directory_iterator entry(word, ignored), end; entry != end; entry.increment(ignored)) {
+      if (!fs::exists(entry->path() / "run.json", ignored)) continue;
+      below += (below.empty() ? "; give one of " : ", ") + entry->path().string();
+    }
+    throw core::UsageError(fmt::format("{} has no run.json, which --run writes{}", word, below));
+  }
+  return read_record_file(record);
+}
+
+void list_store(const std::string& path) {
+  const store::Store store(path, {.access = store::Access::read});
+  const std::vector<store::RunSummary> runs = store.runs();
+  fmt::print("{}: {} run{}, newest first\n", path, runs.size(), runs.size() == 1 ? "" : "s");
+  for (const store::RunSummary& run : runs) {
+    fmt::print("  {:>5}  {}  {} {}{}{}  {}{}: {} of {} failed\n", run.id, run.started_at,
+               run.command, run.subject, run.variant.empty() ? "" : "@", run.variant, run.outcome,
+               run.finished_at.empty() ? " (did not finish)" : "", run.failed, run.trials);
+  }
+  const std::vector<store::FailingCase> cases = store.all_cases();
+  fmt::print("{} failing case{}, seen last first\n", cases.size(), cases.size() == 1 ? "" : "s");
+  for (const store::FailingCase& one : cases) {
+    fmt::print("  {:>5}  {}@{} {} [{}]  {}; seen {} time{}, last {}{}\n", one.id, one.trial.subject,
+               one.trial.variant, one.trial.problem, one.trial.config,
+               one.finding.empty() ? "no class" : one.finding, one.times_seen,
+               one.times_seen == 1 ? "" : "s", one.last_seen,
+               one.fixed_at.empty() ? "" : "; fixed " + one.fixed_at);
+    fmt::print("         {}\n", one.command);
+  }
+}
+
+}  // namespace
+
+int report_command(const Context& context) {
+  const Options& options = context.options;
+  if (options.words.empty() && !options.store.empty()) {
+    list_store(options.store);
+    return static_cast<int>(core::ExitCode::pass);
+  }
+  if (options.words.size() != 1) {
+    throw core::UsageError("report takes one RUN: a folder of --run, a JSON report, or the number "
+                           "of a run with --store FILE");
+  }
+  show_record(load_run(options, options.words.front()), options);
+  return static_cast<int>(core::ExitCode::pass);
+}
+
+int compare_command(const Context& context) {
+  const Options& options = context.options;
+  if (options.words.size() != 2) {
+    throw core::UsageError("compare takes two RUNs, the earlier one first: folders of --run, JSON "
+                           "reports, or numbers of runs with --store FILE");
+  }
+  const stress::RunComparison comparison = stress::compare_runs(
+      load_run(options, options.words[0]), load_run(options, options.words[1]));
+  for (const stress::RunChange& change : comparison.changes) {
+    if (options.quiet && change.kind != stress::RunChange::Kind::worse) continue;
+    fmt::print("{:8} {}\n", stress::name_of(change.kind), change.text);
+  }
+  if (comparison.changes.empty() && !options.quiet) {
+    fmt::print("no difference in {} rate{}, findings, errors and outcome\n", comparison.rates,
+               comparison.rates == 1 ? "" : "s");
+  }
+  return static_cast<int>(comparison.worse() ? core::ExitCode::fail : core::ExitCode::pass);
+}
+
+}  // namespace faultline::app

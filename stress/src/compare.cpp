@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "faultline/stress/compare.hpp"
+
+#include <algorithm>
+#include <map>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include "faultline/core/errors.hpp"
+#include "faultline/stress/statistics.hpp"
+
+namespace faultline::stress {
+namespace {
+
+using Kind = RunChange::Kind;
+
+constexpr double kAlpha = 0.05;
+constexpr double kErrorGrowth = 1.1;  // of the worst error over bound
+constexpr double kTimeGrowth = 0.05;  // and twice the spread
+
+/// Larger is worse.
+int badness(core::Outcome outcome) {
+  switch (outcome) {
+  case core::Outcome::pass: return 0;
+  case core::Outcome::skipped: return 1;
+  case core::Outcome::inconclusive: return 2;
+  case core::Outcome::fail: return 3;
+  case core::Outcome::error: return 4;
+  }
+  return 4;
+}
+
+/// Severity of each class among the findings above a note, the worst.
+std::map<std::string, core::Severity> classes_of(const core::Verdict& verdict) {
+  std::map<std::string, core::Severity> classes;
+  for (const core::Finding& finding : verdict.findings) {
+    if (finding.severity == core::Severity::note) continue;
+    const auto [at, fresh] = classes.emplace(core::name_of(finding.finding), finding.severity);
+    if (!fresh) at->second = std::max(at->second, finding.severity);
+  }
+  return classes;
+}
+
+/// Arms by name, cells by problem and config.
+std::map<std::string, const core::TrialResult*> results_of(const core::Evidence& evidence) {
+  std::map<std::string, const core::TrialResult*> results;
+  for (const core::ArmEvidence& arm : evidence.arms) {
+    if (!arm.result.skipped) results.emplace("arm " + arm.perturbation.name, &arm.result);
+  }
+  for (const core::ConfigEvidence& cell : evidence.configs) {
+    if (cell.result.skipped) continue;
+    results.emplace(fmt::format("{} [{}]", cell.problem, cell.config), &cell.result);
+  }
+  return results;
+}
+
+std::map<std::string, double> worst_ratios(const core::Evidence& evidence) {
+  std::map<std::string, double> worst;
+  for (const auto& [name, result] : results_of(evidence)) {
+    for (const core::OutputTotals& output : result->outputs) {
+      if (output.compared_elements == 0) continue;
+      double& ratio = worst[output.name];
+      ratio = std::max(ratio, output.worst_ratio);
+    }
+  }
+  return worst;
+}
+
+std::uint64_t trials_of(const core::Evidence& evidence) {
+  std::uint64_t trials = 0;
+  for (const auto& [name, result] : results_of(evidence)) trials += result->trials;
+  return trials;
+}
+
+std::string rate_text(const core::TrialResult& result) {
+  const core::Interval interval =
+      wilson_interval(std::min(result.failed, result.trials), result.trials);
+  return fmt::format("{} of {} ({:.3g} .. {:.3g} %)", result.failed, result.trials,
+                     100 * interval.low, 100 * interval.high);
+}
+
+class Comparer {
+ public:
+  Comparer(const core::RunRecord& before, const core::RunRecord& after)
+      : before_(before),
+        after_(after),
+        equal_trials_(before.seed == after.seed && before.variant == after.variant &&
+                      before.problem == after.problem &&
+                      before.provenance.backend.name == after.provenance.backend.name &&
+                      trials_of(before.evidence) == trials_of(after.evidence)) {}
+
+  RunComparison run() {
+    identities();
+    outcome();
+    findings();
+    rates();
+    errors();
+    bench();
+    mutants();
+    std::stable_sort(comparison_.changes.begin(), comparison_.changes.end(),
+                     [](const RunChange& a, const RunChange& b) { return a.kind < b.kind; });
+    return comparison_;
+  }
+
+ private:
+  void add(Kind kind, std::string text) { comparison_.changes.push_back({kind, std::move(text)}); }
+
+  void identities() {
+    if (before_.command != after_.command || before_.subject != after_.subject) {
+      throw core::UsageError(fmt::format(
+          "a run of `{} {}` and one of `{} {}` cannot be compared: give two of the same",
+          before_.command, before_.subject, after_.command, after_.subject));
+    }
+    const auto note = [&](const char* what, const std::string& a, const std::string& b) {
+      if (a != b) add(Kind::differs, fmt::format("{}: {} -> {}", what, a, b));
+    };
+    note("variant", before_.variant, after_.variant);
+    note("problem", before_.problem, after_.problem);
+    note("config", before_.config, after_.config);
+    note("backend", before_.provenance.backend.name, after_.provenance.backend.name);
+    note("device", before_.provenance.backend.device, after_.provenance.backend.device);
+    note("seed", std::to_string(before_.seed), std::to_string(after_.seed));
+    if (before_.module_hashes != after_.module_hashes) {
+      add(Kind::differs, "the code of the kernels");
+    }
+    const std::uint64_t a = trials_of(before_.evidence), b = trials_of(after_.evidence);
+    note("trials", std::to_string(a), std::to_string(b));
+  }
+
+  void outcome() {
+    const core::Outcome a = before_.verdict.outcome, b = after_.verdict.outcome;
+    if (a == b) return;
+    add(badness(b) > badness(a) ? Kind::worse : Kind::better,
+        fmt::format("outcome: {} -> {} ({})", core::name_of(a), core::name_of(b),
+                    after_.verdict.summary));
+  }
+
+  void findings() {
+    const auto a = classes_of(before_.verdict), b = classes_of(after_.verdict);
+    for (const auto& [name, severity] : b) {
+      const auto known = a.find(name);
+      if (known == a.end()) {
+        add(Kind::worse, fmt::format("finding: {} ({}) is new", name, core::name_of(severity)));
+      } else if (known->second != severity) {
+        add(severity > known->second ? Kind::worse : Kind::better,
+            fmt::format("finding: {} was a {} and is a {}", name, core::name_of(known->second),
+                        core::name_of(severity)));
+      }
+    }
+    for (const auto& [name, severity] : a) {
+      if (b.contains(name)) continue;
+      add(Kind::better, fmt::format("finding: {} ({}) is gone", name, core::name_of(severity)));
+    }
+  }
+
+  void rates() {
+    const auto a = results_of(before_.evidence), b = results_of(after_.evidence);
+    std::vector<std::string> both;
+    std::size_t before_alone = 0;
+    for (const auto& [name, result] : a) {
+      if (b.contains(name)) {
+        both.push_back(name);
+      } else {
+        ++before_alone;
+      }
+    }
+    comparison_.rates = both.size();
+    if (before_alone > 0 || b.size() > both.size()) {
+      add(Kind::differs, fmt::format("arms and cells: {} in both, {} before alone, {} after alone",
+                                     both.size(), before_alone, b.size() - both.size()));
+    }
+    const bool exact = equal_trials_ && before_.evidence.backend_is_model;
+    for (const std::string& name : both) {
+      const core::TrialResult &x = *a.at(name), &y = *b.at(name);
+      if (x.trials == 0 || y.trials == 0) continue;
+      const std::uint64_t x_failed = std::min(x.failed, x.trials),
+                          y_failed = std::min(y.failed, y.trials);
+      const double p = fisher_exact(x_failed, x.trials, y_failed, y.trials);
+      const bool same_trials = exact && x.trials == y.trials;
+      if (x_failed == y_failed && x.trials == y.trials) continue;
+      const bool changed =
+          same_trials || p < kAlpha / static_cast<double>(std::max<std::size_t>(both.size(), 1));
+      const double x_rate = static_cast<double>(x_failed) / static_cast<double>(x.trials),
+                   y_rate = static_cast<double>(y_failed) / static_cast<double>(y.trials);
+      const std::string text =
+          fmt::format("rate of {}: {} -> {}", name, rate_text(x), rate_text(y));
+      if (changed) {
+        add(y_rate > x_rate ? Kind::worse : Kind::better,
+            same_trials ? text + "; the trials are the same ones"
+                        : fmt::format("{}; Fisher p = {:.2g} over {} rates", text, p, both.size()));
+      } else if (x_rate != y_rate) {
+        add(Kind::differs,
+            fmt::format("{}; no evidence of a difference (Fisher p = {:.2g})", text, p));
+      }
+    }
+  }
+
+  void errors() {
+    const auto a = worst_ratios(before_.evidence), b = worst_ratios(after_.evidence);
+    for (const auto& [name, after] : b) {
+      const auto known = a.find(name);
+      if (known == a.end() || known->second == after) continue;
+      const double before = known->second;
+      const bool leaves = before <= 1.0 && after > 1.0, enters = before > 1.0 && after <= 1.0;
+      const std::string text =
+          fmt::format("worst error of {}: {:.3g} -> {:.3g} of the bound", name, before, after);
+      if (leaves || (equal_trials_ && after > kErrorGrowth * before)) {
+        add(Kind::worse, text);
+      } else if (enters || (equal_trials_ && after * kErrorGrowth < before)) {
+        add(Kind::better, text);
+      } else {
+        add(Kind::differs, text);
+      }
+    }
+  }
+
+  void bench() {
+    for (const core::BenchRow& after : after_.bench) {
+      for (const core::BenchRow& before : before_.bench) {
+        const bool same = before.name == after.name && before.problem == after.problem &&
+                          before.config == after.config;
+        const double x = before.median_graph_us, y = after.median_graph_us;
+        if (!same || !(x > 0.0) || !(y > 0.0)) continue;
+        const double margin =
+            1.0 + kTimeGrowth + 2 * std::max(before.spread_graph, after.spread_graph);
+        const std::string text = fmt::format("time of {} {} [{}]: {:.4g} -> {:.4g} us", after.name,
+                                             after.problem, after.config, x, y);
+        if (before.contaminated || after.contaminated) {
+          add(Kind::differs, text + "; contaminated");
+        } else if (y > margin * x) {
+          add(Kind::worse, text);
+        } else if (y * margin < x) {
+          add(Kind::better, text);
+        }
+      }
+    }
+  }
+
+  void mutants() {
+    for (const core::KillRow& after : after_.mutants.rows) {
+      for (const core::KillRow& before : before_.mutants.rows) {
+        if (before.subject != after.subject || before.variant != after.variant) continue;
+        // A clean variant that nobody blames is right.
+        if (before.right == after.right && before.killed == after.killed) continue;
+        const auto words = [](const core::KillRow& row) {
+          return !row.is_mutant ? (row.right ? "not blamed" : "blamed")
+                 : row.right    ? "killed, named right"
+                 : row.killed   ? "killed, named otherwise"
+                                : "alive";
+        };
+        const auto good = [](const core::KillRow& row) {
+          return !row.is_mutant ? 2 * row.right : row.right + row.killed;
+        };
+        add(good(after) < good(before) ? Kind::worse : Kind::better,
+            fmt::format("{}@{}: {} -> {}", after.subject, after.variant, words(before),
+                        words(after)));
+      }
+    }
+  }
+
+  const core::RunRecord &before_, &after_;
+  bool equal_trials_;
+  RunComparison comparison_;
+};
+
+}  // namespace
+
+double fisher_exact(std::uint64_t failed_a, std::uint64_t trials_a, std::uint64_t failed_b,
+                    std::uint64_t trials_b) {
+  if (failed_a > trials_a || failed_b > trials_b) {
+    throw std::invalid_argument("Fisher's test needs failures <= trials");
+  }
+  // Tables with these margins, by the failures x of the first: hypergeometric weights relative to
+  // the likeliest, from the ratio of neighbours; tails that underflow add nothing.
+  const std::uint64_t failed = failed_a + failed_b;
+  const std::uint64_t least = failed > trials_b ? failed - trials_b : 0;
+  const std::uint64_t most = std::min(failed, trials_a);
+  const auto ratio = [&](std::uint64_t x) {  // weight of x + 1 over that of x
+    const auto d = [](std::uint64_t v) { return static_cast<double>(v); };
+    return d(failed - x) * d(trials_a - x) / (d(x + 1) * d(trials_b - (failed - x) + 1));
+  };
+  const double mode = (static_cast<double>(failed) + 1) * (static_cast<double>(trials_a) + 1) /
+                      (static_cast<double>(trials_a) + static_cast<double>(trials_b) + 2);
+  const std::uint64_t middle = std::clamp(static_cast<std::uint64_t>(mode), least, most);
+  std::vector<double> weights(most - least + 1);
+  weights[middle - least] = 1.0;
+  for (std::uint64_t x = middle; x < most; ++x) {
+    weights[x + 1 - least] = weights[x - least] * ratio(x);
+  }
+  for (std::uint64_t x = middle; x > least; --x) {
+    weights[x - 1 - least] = weights[x - least] / ratio(x - 1);
+  }
+  constexpr double kTie = 1.0 + 1e-7;  // equal weights may differ in rounding
+  const double limit = weights[failed_a - least] * kTie;
+  double as_rare = 0.0, all = 0.0;
+  for (const double weight : weights) {
+    all += weight;
+    if (weight <= limit) as_rare += weight;
+  }
+  return std::min(1.0, as_rare / all);
+}
+
+std::string_view name_of(Kind kind) {
+  switch (kind) {
+  case Kind::worse: return "worse";
+  case Kind::better: return "better";
+  case Kind::differs: return "differs";
+  }
+  return "";
+}
+
+bool RunComparison::worse() const {
+  return std::any_of(changes.begin(), changes.end(),
+                     [](const RunChange& change) { return change.kind == Kind::worse; });
+}
+
+RunComparison compare_runs(const core::RunRecord& before, const core::RunRecord& after) {
+  return Comparer(before, after).run();
+}
+
+}  // namespace faultline::stress

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+// The store: what is written comes back; nothing is lost or half there; every file that cannot be
+// used gets one sentence.
+#include "faultline/store/store.hpp"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "faultline/core/errors.hpp"
+
+namespace faultline::store {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+core::TrialToken token(std::uint64_t seed = 7) {
+  core::TrialToken trial;
+  trial.backend = "simulator";
+  trial.subject = "gemv";
+  trial.variant = "dropped_tail";
+  trial.problem = "n=1 k=257 dtype=f16";
+  trial.config = "stages=3";
+  trial.seed = seed;
+  trial.trial = 2;
+  trial.perturbation.name = "verify";
+  trial.perturbation.fresh_inputs = true;
+  trial.module_hash = "0123456789abcdef";
+  return trial;
+}
+
+FailingCase found(core::TrialToken trial = token()) {
+  FailingCase one;
+  one.trial = std::move(trial);
+  one.origin = "verify";
+  one.command = "faultline replay " + core::encode(one.trial);
+  one.finding = "tail";
+  one.reason = "the last elements are not added";
+  one.failed = 2;
+  one.trials = 3;
+  return one;
+}
+
+core::RunRecord failed_run() {
+  core::RunRecord record;
+  record.command = "verify";
+  record.subject = "gemv";
+  record.variant = "dropped_tail";
+  record.problem = "gemv n=1 k=257 dtype=f16";
+  record.seed = ~0ull;
+  record.provenance.started_at = "2026-01-02T03:04:05Z";
+  record.provenance.backend.name = "simulator";
+  record.provenance.command_line = "faultline verify 'gemv'; DROP TABLE runs; --";
+  core::ConfigEvidence cell;
+  cell.result.trials = 3;
+  cell.result.failed = 2;
+  record.evidence.configs.push_back(cell);
+  record.verdict.outcome = core::Outcome::fail;
+  record.verdict.summary = "fail(tail): it's the tail";
+  core::Finding finding;
+  finding.finding = core::FindingClass::tail;
+  finding.headline = "the tail";
+  finding.runner_up = core::FindingClass::accumulation;
+  record.verdict.findings = {finding, finding};
+  return record;
+}
+
+class StoreTest : public ::testing::Test {
+ protected:
+  StoreTest() {
+    std::string name = (std::filesystem::temp_directory_path() / "faultline_XXXXXX").string();
+    EXPECT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  ~StoreTest() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+
+  std::string path(const char* name = "store.db") const { return (folder_ / name).string(); }
+  std::string bytes(const std::string& file) const {
+    std::ifstream in(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  void write(const std::string& file, const std::string& text) const {
+    std::ofstream(file, std::ios::binary) << text;
+  }
+  /// Any SQL on the file, by SQLite itself; the first column of the last row.
+  std::string sql(const std::string& file, const std::string& text) const {
+    sqlite3* db = nullptr;
+    EXPECT_EQ(sqlite3_open(file.c_str(), &db), SQLITE_OK);
+    std::string last;
+    const auto keep = [](void* to, int columns, char** values, char**) {
+      *static_cast<std::string*>(to) = columns > 0 && values[0] ? values[0] : "NULL";
+      return 0;
+    };
+    EXPECT_EQ(sqlite3_exec(db, text.c_str(), keep, &last, nullptr), SQLITE_OK)
+        << sqlite3_errmsg(db);
+    sqlite3_close(db);
+    return last;
+  }
+  /// The sentence of the EnvironmentError that `work` must throw.
+  std::string refusal(const std::function<void()>& work) const {
+    try {
+      work();
+    } catch (const core::EnvironmentError& error) {
+      EXPECT_EQ(error.code(), core::ExitCode::error);
+      EXPECT_THAT(error.what(), AllOf(StartsWith("The store '"), Not(HasSubstr("\n"))));
+      return error.what();
+    }
+    ADD_FAILURE() << "nothing was refused";
+    return {};
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(StoreTest, ARunComesBackAsItWas) {
+  const core::RunRecord record = failed_run();
+  {
+    Store store(path());
+    const std::int64_t run = store.begin_run(record);
+    EXPECT_EQ(store.runs().front().finished_at, "");
+    store.finish_run(run, record, {found()});
+  }
+  Store store(path(), {.access = Access::read});
+  ASSERT_EQ(store.runs().size(), 1u);
+  const RunSummary run = store.runs().front();
+  EXPECT_EQ(run.command, "verify");
+  EXPECT_EQ(run.variant, "dropped_tail");
+  EXPECT_EQ(run.outcome, "fail");
+  EXPECT_EQ(run.trials, 3u);
+  EXPECT_EQ(run.failed, 2u);
+  EXPECT_NE(run.finished_at, "");
+  EXPECT_EQ(core::to_json(store.record(run.id)), core::to_json(record));
+  EXPECT_EQ(sql(path(), "SELECT count(*) FROM findings WHERE class = 'tail' AND runner_up = "
+                        "'accumulation'"),
+            "2");
+  EXPECT_EQ(sql(path(), "SELECT seed FROM runs"), "18446744073709551615");
+  EXPECT_THROW(store.record(99), core::UsageError);
+  EXPECT_THROW(store.failing_case(99), core::UsageError);
+}
+
+TEST_F(StoreTest, ACaseIsKeptOnceWithItsDates) {
+  Store store(path());
+  const std::int64_t first = store.begin_run(failed_run());
+  store.update_run(first, failed_run(), {found()});  // a checkpoint
+  store.finish_run(first, failed_run(), {found()});
+  ASSERT_EQ(store.failing_cases("gemv", "dropped_tail", "simulator").size(), 1u);
+  FailingCase kept = store.failing_cases().front();
+  EXPECT_EQ(kept.times_seen, 1u);
+  EXPECT_EQ(kept.trial, token());
+  EXPECT_EQ(kept.command, found().command);
+  EXPECT_EQ(kept.failed, 2u);
+  EXPECT_EQ(kept.first_seen, kept.last_seen);
+  EXPECT_EQ(kept.fixed_at, "");
+
+  // Another build of the kernel: the same case, and the newer token.
+  core::TrialToken rebuilt = token();
+  rebuilt.module_hash = "fedcba9876543210";
+  const std::int64_t second = store.begin_run(failed_run());
+  store.finish_run(second, failed_run(), {found(rebuilt), found(token(8))});
+  EXPECT_EQ(store.all_cases().size(), 2u);
+  kept = store.failing_case(kept.id);
+  EXPECT_EQ(kept.times_seen, 2u);
+  EXPECT_EQ(kept.trial, rebuilt);
+
+  // It passes, and is kept; then it fails again.
+  store.update_cases({{kept.id, 0, 1}});
+  EXPECT_THAT(store.failing_cases(), ElementsAre(testing::Field(&FailingCase::trial, token(8))));
+  EXPECT_NE(store.failing_case(kept.id).fixed_at, "");
+  EXPECT_EQ(store.failing_case(kept.id).times_seen, 2u);
+  store.add_cases({found()});
+  EXPECT_EQ(store.failing_case(kept.id).fixed_at, "");
+  EXPECT_EQ(store.failing_case(kept.id).times_seen, 3u);
+  // A replay within a run that finds it, too: seen once more, not twice.
+  const std::int64_t third = store.begin_run(failed_run());
+  store.finish_run(third, failed_run(), {found()}, {{kept.id, 1, 1}});
+  EXPECT_EQ(store.failing_case(kept.id).times_seen, 4u);
+  EXPECT_TRUE(store.failing_cases("gemv", "register").empty());
+  EXPECT_TRUE(store.failing_cases("gemv", "dropped_tail", "cuda").empty());
+}
+
+TEST_F(StoreTest, NothingIsLostOrHalfThereWhenItIsKilled) {
+  {
+    Store store(path());
+    store.finish_run(store.begin_run(failed_run()), failed_run(), {found()});
+  }
+  // In the child: one run more, then one that is killed between two of its statements.
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    Store store(path());
+    store.finish_run(store.begin_run(failed_run()), failed_run(), {});
+    sqlite3* db = nullptr;
+    sqlite3_open(path().c_str(), &db);
+    sqlite3_exec(db,
+                 "PRAGMA cache_size = 1; BEGIN IMMEDIATE; DELETE FROM failing_cases; "
+                 "UPDATE runs SET outcome = 'pass', record = zeroblob(1000000) || ''",
+                 nullptr, nullptr, nullptr);
+    kill(getpid(), SIGKILL);
+    _exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  Store store(path());
+  ASSERT_EQ(store.runs().size(), 2u);
+  EXPECT_EQ(store.failing_cases().size(), 1u);
+  for (const RunSummary& run : store.runs()) {
+    EXPECT_EQ(run.outcome, "fail");
+    EXPECT_EQ(core::to_json(store.record(run.id)), core::to_json(failed_run()));
+  }
+  EXPECT_EQ(sql(path(), "PRAGMA integrity_check"), "ok");
+}
+
+TEST_F(StoreTest, ARunThatIsKilledKeepsWhatItHadDone) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    Store store(path());
+    const std::int64_t run = store.begin_run(failed_run());
+    store.update_run(run, failed_run(), {found()});
+    kill(getpid(), SIGKILL);
+    _exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  Store store(path());
+  ASSERT_EQ(store.runs().size(), 1u);
+  EXPECT_EQ(store.runs().front().finished_at, "");
+  EXPECT_EQ(store.runs().front().failed, 2u);
+  EXPECT_EQ(store.failing_cases().size(), 1u);
+}
+
+TEST_F(StoreTest, TheFileIsOneFileWhenItIsClosed) {
+  { Store(path()).add_cases({found()}); }
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    names.push_back(entry.path().filename());
+  }
+  EXPECT_THAT(names, ElementsAre("store.db"));
+}
+
+TEST_F(StoreTest, FilesOfSomethingElseAreLeftAlone) {
+  write(path("text"), std::string(200, 'x'));
+  EXPECT_THAT(refusal([&] { Store store(path("text")); }), HasSubstr("it is no SQLite database"));
+  EXPECT_EQ(bytes(path("text")), std::string(200, 'x'));
+  sql(path("other"), "CREATE TABLE songs (title TEXT)");
+  const std::string before = bytes(path("other"));
+  EXPECT_THAT(refusal([&] { Store store(path("other")); }),
+              HasSubstr("it is a database of something else (tables: songs)"));
+  EXPECT_EQ(bytes(path("other")), before);
+  { Store store(path()); }
+  sql(path(), "PRAGMA user_version = 7");
+  EXPECT_THAT(refusal([&] { Store store(path()); }),
+              HasSubstr("written by a newer faultline (schema 7; this one knows schemas up to 1)"));
+  write(path("empty"), "");
+  Store(path("empty")).add_cases({found()});  // as mktemp makes it
+  EXPECT_EQ(Store(path("empty")).all_cases().size(), 1u);
+}
+
+TEST_F(StoreTest, PlacesThatHoldNoFileAreRefused) {
+  EXPECT_THAT(refusal([&] { Store store(path("no/such/folder")); }), HasSubstr("does not exist"));
+  EXPECT_THAT(refusal([&] { Store store(folder_.string()); }), HasSubstr("it is a folder"));
+  EXPECT_THAT(refusal([&] { Store store("/dev/full"); }), HasSubstr("no regular file"));
+  ASSERT_EQ(mkfifo(path("fifo").c_str(), 0600), 0);
+  EXPECT_THAT(refusal([&] { Store store(path("fifo")); }), HasSubstr("no regular file"));
+  EXPECT_THAT(refusal([&] { Store store(path("absent"), {.access = Access::read}); }),
+              HasSubstr("does not exist"));
+  EXPECT_FALSE(std::filesystem::exists(path("absent")));
+}
+
+TEST_F(StoreTest, ADamagedFileIsSaidToBe) {
+  {
+    Store store(path());
+    for (std::uint64_t seed = 0; seed < 100; ++seed) store.add_cases({found(token(seed))});
+  }
+  std::string damaged = bytes(path());
+  // All but the first page, whose header says what the file is.
+  for (std::size_t i = 4096; i < damaged.size(); ++i) damaged[i] = 'x';
+  write(path(), damaged);
+  EXPECT_THAT(refusal([&] { Store(path()).all_cases(); }), HasSubstr("it is damaged"));
+  EXPECT_THAT(refusal([&] { Store(path()).add_cases({found()}); }), HasSubstr("it is damaged"));
+}
+
+TEST_F(StoreTest, AFullDiskAndALimitLoseNothing) {
+  Store store(path(), {.max_pages = 20});
+  store.add_cases({found()});
+  core::RunRecord large = failed_run();
+  large.analysis_plan = std::string(100000, 'p');
+  EXPECT_THAT(refusal([&] { store.begin_run(large); }), HasSubstr("the disk is full"));
+  EXPECT_EQ(store.all_cases().size(), 1u);
+  store.add_cases({found(token(9))});  // and it goes on
+  EXPECT_EQ(store.all_cases().size(), 2u);
+  EXPECT_TRUE(store.runs().empty());
+
+  // The limit of the process on the size of files, as `ulimit -f` sets it.
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit small = before;
+  small.rlim_cur = 60000;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const std::string sentence = refusal([&] { Store(path("b.db")).begin_run(large); });
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_THAT(sentence, HasSubstr("the limit on the size of files is reached"));
+  EXPECT_TRUE(Store(path("b.db")).runs().empty());
+}
+
+TEST_F(StoreTest, AnotherWriterIsWaitedFor) {
+  { Store store(path()); }
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open(path().c_str(), &db), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(db, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr), SQLITE_OK);
+  Store hurried(path(), {.wait_ms = 50});
+  EXPECT_THAT(refusal([&] { hurried.add_cases({found()}); }),
+              HasSubstr("another process has held it for more than 0.05 s"));
+  EXPECT_TRUE(hurried.all_cases().empty());  // readers need not wait
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    sqlite3_exec(db, "COMMIT", nullptr, nullptr, nullptr);
+  });
+  Store(path()).add_cases({found()});
+  other.join();
+  sqlite3_close(db);
+  EXPECT_EQ(hurried.all_cases().size(), 1u);
+}
+
+TEST_F(StoreTest, AReadOnlyFileIsSaidToBe) {
+  Store(path()).add_cases({found()});
+  std::filesystem::permissions(path(), std::filesystem::perms{0444});
+  std::filesystem::permissions(folder_, std::filesystem::perms{0555});
+  // The superuser may write any file, so that a child does it as nobody.
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    constexpr uid_t kNobody = 65534;
+    if (geteuid() == 0 && setuid(kNobody) != 0) _exit(2);
+    const std::string written = refusal([&] { Store store(path()); });
+    const std::string made = refusal([&] { Store store(path("new.db")); });
+    const bool said =
+        written.find("no permission to write, or a read-only file system") != std::string::npos &&
+        made.find("no permission") != std::string::npos;
+    _exit(said ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  std::filesystem::permissions(folder_, std::filesystem::perms{0755});
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(Store(path()).all_cases().size(), 1u);
+}
+
+}  // namespace
+}  // namespace faultline::store

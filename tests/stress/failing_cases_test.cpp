@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+// Failing cases on a toy backend: explained, reduced, replayed before a run; runs compared.
+#include <boost/math/distributions/hypergeometric.hpp>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <stdexcept>
+#include <string>
+
+#include "faultline/core/errors.hpp"
+#include "faultline/stress/compare.hpp"
+#include "faultline/stress/explain.hpp"
+#include "faultline/stress/reduce.hpp"
+#include "faultline/stress/stored_cases.hpp"
+#include "toy.hpp"
+
+namespace faultline::stress {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using Role = Coordinate::Role;
+
+/// What a trial is, for a fault that depends on it.
+struct Where {
+  std::int64_t n, stages;
+  std::uint64_t seed, trial;
+};
+using Fault = std::function<bool(const Where&)>;
+
+/// The toy backend with a fault that knows problem and config; another that hangs.
+class FaultyBackend : public test::ToyBackend {
+ public:
+  FaultyBackend(bool model, Fault wrong, Fault hangs = {})
+      : ToyBackend(model,
+                   [this](const core::TrialRequest& request, std::uint64_t trial,
+                          const core::Tensor& x, core::Tensor& y) {
+                     test::right(request, trial, x, y);
+                     if (wrong_(where(request, trial))) y.set(5, 2 * x.at(5) + 1.5);
+                   }),
+        wrong_(std::move(wrong)),
+        hangs_(std::move(hangs)) {}
+
+  core::TrialResult run_trials(const core::TrialPlan& plan,
+                               const core::TrialRequest& request) override {
+    plan_ = &plan;
+    core::TrialResult result = ToyBackend::run_trials(plan, request);
+    if (hangs_ && hangs_(where(request, request.first_trial))) {
+      result.failed = result.abnormal = result.trials;
+      result.wrong_values = 0;
+      result.outputs = {core::make_output_totals(plan.buffers[1])};
+      result.captures.clear();
+      result.status = core::ExecutionStatus::timeout;
+      result.first_failed_trial = request.first_trial;
+    }
+    return result;
+  }
+
+ private:
+  Where where(const core::TrialRequest& request, std::uint64_t trial) const {
+    return {plan_->problem.values.integer("n"), plan_->config.integer("stages"), request.seed,
+            trial};
+  }
+
+  Fault wrong_, hangs_;
+  const core::TrialPlan* plan_ = nullptr;
+};
+
+class FailingCases : public ::testing::Test {
+ protected:
+  FailingCases() {
+    kernels::Subject subject = test::toy_subject();
+    subject.lengths = [](const core::Problem&, const std::string&, const core::Config&) {
+      return kernels::TileLengths{.tile_k = 16};
+    };
+    registry_.add(subject);
+  }
+
+  static core::TrialToken token(const std::string& backend, std::int64_t n,
+                                std::int64_t stages = 3) {
+    core::TrialToken trial;
+    trial.backend = backend;
+    trial.subject = "toy";
+    trial.variant = "clean";
+    trial.problem = "n=" + std::to_string(n);
+    trial.config = "stages=" + std::to_string(stages);
+    trial.seed = 7;
+    trial.trial = 2;
+    trial.perturbation.fresh_inputs = true;
+    trial.module_hash = "0123456789abcdef";
+    return trial;
+  }
+
+  Explanation explained(const Fault& wrong, std::int64_t n, std::uint64_t executions = 400) {
+    FaultyBackend backend(true, wrong);
+    return explain(backend, registry_, token("simulator", n),
+                   {.executions = executions, .run = {}});
+  }
+  static const Coordinate& coordinate(const Explanation& explanation, const std::string& name) {
+    for (const Coordinate& one : explanation.coordinates) {
+      if (one.name == name) return one;
+    }
+    throw std::out_of_range(name);
+  }
+
+  kernels::SubjectRegistry registry_;
+};
+
+TEST_F(FailingCases, FreeAndNeededCoordinatesAreTold) {
+  const Explanation all = explained([](const Where&) { return true; }, 100);
+  EXPECT_EQ(all.refused, "");
+  for (const Coordinate& one : all.coordinates) {
+    EXPECT_EQ(one.role, Role::free) << one.name << ": " << one.text();
+  }
+  const Explanation some = explained([](const Where& w) { return w.stages == 3; }, 100);
+  EXPECT_EQ(coordinate(some, "n").role, Role::free);
+  EXPECT_EQ(coordinate(some, "stages").role, Role::needed);
+  EXPECT_EQ(coordinate(some, "stages").text(), "passes at every other value tried: 1, 2");
+  EXPECT_THAT(to_text(some), AllOf(HasSubstr("toy@clean n=100 [stages=3], seed 7, trial 2: fails"),
+                                   HasSubstr("  config   stages")));
+}
+
+TEST_F(FailingCases, ThresholdsAreBisected) {
+  const Explanation from = explained([](const Where& w) { return w.n >= 37; }, 1000);
+  EXPECT_EQ(coordinate(from, "n").role, Role::from);
+  EXPECT_EQ(coordinate(from, "n").text(), "fails from 37 on; 36 passes");
+  const Explanation up_to = explained([](const Where& w) { return w.n <= 777; }, 500);
+  EXPECT_EQ(coordinate(up_to, "n").role, Role::up_to);
+  EXPECT_EQ(coordinate(up_to, "n").text(), "fails up to 777; 778 passes");
+  const Explanation ragged = explained([](const Where& w) { return w.n % 16 != 0; }, 100);
+  EXPECT_EQ(coordinate(ragged, "n").role, Role::multiple);
+  EXPECT_THAT(coordinate(ragged, "n").text(), HasSubstr("passes at multiples of 16 (96, 112, 128"));
+  const Explanation whole = explained([](const Where& w) { return w.n % 16 == 0; }, 96);
+  EXPECT_THAT(coordinate(whole, "n").text(), HasSubstr("fails at multiples of 16"));
+}
+
+TEST_F(FailingCases, OtherSeedsAreAskedWhereTheSeedMatters) {
+  // Even seeds fail from 37 on, and the case's own one from 37 on, too.
+  const Explanation some =
+      explained([](const Where& w) { return w.n >= 37 && (w.seed == 7 || w.seed % 2 == 0); }, 1000);
+  EXPECT_EQ(coordinate(some, "seed").role, Role::some);
+  EXPECT_EQ(coordinate(some, "n").text(), "fails from 37 on; 36 passes");
+  // The own seed fails at n=1000 alone; with others in hand it is the others that show.
+  const Explanation others =
+      explained([](const Where& w) { return w.seed == 7 ? w.n == 1000 : w.seed % 2 == 0; }, 1000);
+  EXPECT_EQ(coordinate(others, "n").role, Role::free);
+  const Explanation own = explained([](const Where& w) { return w.seed == 7; }, 1000);
+  EXPECT_EQ(coordinate(own, "seed").role, Role::needed);
+}
+
+TEST_F(FailingCases, FlakyAndPassingCasesAreNotExplained) {
+  FaultyBackend flaky(false, [](const Where& w) { return w.trial % 5 == 0; });
+  const Explanation rate = explain(flaky, registry_, token("cuda", 100));
+  EXPECT_THAT(rate.refused,
+              HasSubstr("it fails in 10 of 50 runs with everything kept (10 .. 33.7 %)"));
+  EXPECT_THAT(rate.coordinates, IsEmpty());
+  EXPECT_EQ(rate.executions, 1u);
+  FaultyBackend certain(false, [](const Where&) { return true; });
+  EXPECT_EQ(explain(certain, registry_, token("cuda", 100)).refused, "");
+  EXPECT_THAT(explained([](const Where&) { return false; }, 100).refused,
+              HasSubstr("the case does not fail here: 0 of 1"));
+  EXPECT_THROW(explain(certain, registry_, token("simulator", 100)), core::UsageError);
+  const Explanation spent = explained([](const Where&) { return true; }, 100, 12);
+  EXPECT_TRUE(spent.budget_spent);
+  EXPECT_LE(spent.executions, 12u);
+  EXPECT_EQ(coordinate(spent, "data").role, Role::not_tried);
+}
+
+TEST_F(FailingCases, AreReducedToTheSmallestOfTheSameClass) {
+  FaultyBackend backend(true, [](const Where& w) { return w.n >= 37; });
+  const Reduction small = reduce(backend, registry_, token("simulator", 5000));
+  EXPECT_EQ(small.smallest.problem, "n=37");
+  EXPECT_EQ(small.smallest.config, "stages=1");
+  EXPECT_EQ(small.smallest.seed, 1u);
+  EXPECT_EQ(small.smallest.trial, 0u);
+  EXPECT_EQ(small.failed, 1u);
+  EXPECT_FALSE(small.budget_spent);
+  // Below 50 it fails otherwise: that is another bug.
+  FaultyBackend two(
+      true, [](const Where&) { return true; }, [](const Where& w) { return w.n < 50; });
+  const Reduction same = reduce(two, registry_, token("simulator", 5000));
+  EXPECT_EQ(same.smallest.problem, "n=50");
+  EXPECT_THAT(same.steps,
+              testing::Contains(testing::Field(&ReduceStep::why, "fails as hang instead")));
+  FaultyBackend needs(true, [](const Where& w) { return w.stages >= 2 && w.seed == 7; });
+  const Reduction kept = reduce(needs, registry_, token("simulator", 64));
+  EXPECT_EQ(kept.smallest.config, "stages=3");  // towards the first of a sweep, or not at all
+  EXPECT_EQ(kept.smallest.seed, 7u);
+  EXPECT_EQ(kept.smallest.problem, "n=1");
+  FaultyBackend passes(true, [](const Where&) { return false; });
+  EXPECT_THAT(reduce(passes, registry_, token("simulator", 64)).refused,
+              HasSubstr("does not fail"));
+  EXPECT_TRUE(reduce(backend, registry_, token("simulator", 5000), {.executions = 4, .run = {}})
+                  .budget_spent);
+}
+
+TEST_F(FailingCases, FlakyOnesAreReducedByTheLowerBoundOfTheirRate) {
+  // Half of the runs fail from 37 on, one in 50 below: still there, and a rarer case.
+  FaultyBackend backend(
+      false, [](const Where& w) { return w.n >= 37 ? w.trial % 2 == 0 : w.trial % 50 == 0; });
+  const Reduction small = reduce(backend, registry_, token("cuda", 640));
+  EXPECT_EQ(small.smallest.problem, "n=37");
+  EXPECT_EQ(small.failed, 100u);
+  EXPECT_EQ(small.trials, 200u);
+  EXPECT_NEAR(small.floor, 0.22, 0.01);
+  EXPECT_THAT(small.steps,
+              testing::Contains(testing::Field(&ReduceStep::why,
+                                               HasSubstr("4 of 200: its rate may be below 0.22"))));
+}
+
+TEST_F(FailingCases, StoredOnesDecideWithTheRunThatFollows) {
+  FaultyBackend backend(true, [](const Where& w) { return w.n == 40; });
+  store::FailingCase again = failing_case(token("simulator", 40), "verify");
+  again.id = 3;
+  store::FailingCase fixed = failing_case(token("simulator", 41), "verify");
+  fixed.id = 4;
+  store::FailingCase outside = failing_case(token("simulator", 0), "verify");
+  outside.id = 5;
+  const auto outcome_with = [&](const std::vector<store::FailingCase>& cases, core::Outcome before,
+                                core::Evidence& evidence) {
+    const auto replayed = replay_cases(backend, registry_, cases, {});
+    EXPECT_EQ(replayed.size(), cases.size());
+    core::Verdict verdict;
+    verdict.outcome = before;
+    verdict.summary = "the sweep";
+    add_replayed(replayed, evidence, verdict);
+    return std::pair(verdict, results_of(replayed));
+  };
+  core::Evidence evidence;
+  const auto [fails, results] =
+      outcome_with({again, fixed, outside}, core::Outcome::pass, evidence);
+  EXPECT_EQ(fails.outcome, core::Outcome::fail);
+  EXPECT_THAT(
+      fails.summary,
+      AllOf(HasSubstr("fail: 1 of 3 stored cases failed again: stored case 3 (n=40 [stages=3]"),
+            HasSubstr("the others: the sweep")));
+  ASSERT_FALSE(fails.findings.empty());
+  EXPECT_THAT(fails.findings.front().evidence.back(),
+              HasSubstr("stored case 3 failed again: faultline replay fl1."));
+  ASSERT_EQ(results.size(), 2u);  // the third is told nothing of
+  EXPECT_EQ(results[0].failed, 1u);
+  EXPECT_EQ(results[1].id, 4);
+  EXPECT_EQ(results[1].failed, 0u);
+  ASSERT_EQ(evidence.arms.size(), 2u);
+  EXPECT_EQ(evidence.arms[0].perturbation.name, "stored_case_3");
+  EXPECT_THAT(evidence.arms[1].result.note, HasSubstr("passes now, marked fixed"));
+  EXPECT_THAT(evidence.not_examined, ElementsAre(HasSubstr("stored case 5 (n=0")));
+
+  core::Evidence none;
+  EXPECT_EQ(outcome_with({again}, core::Outcome::inconclusive, none).first.outcome,
+            core::Outcome::fail);
+  EXPECT_EQ(outcome_with({again}, core::Outcome::error, none).first.outcome, core::Outcome::error);
+  EXPECT_EQ(outcome_with({outside}, core::Outcome::pass, none).first.outcome,
+            core::Outcome::inconclusive);
+  EXPECT_EQ(outcome_with({outside}, core::Outcome::fail, none).first.outcome, core::Outcome::fail);
+  EXPECT_EQ(outcome_with({fixed}, core::Outcome::pass, none).first.summary,
+            "the sweep; 1 stored case passes now");
+  EXPECT_EQ(outcome_with({}, core::Outcome::pass, none).first.summary, "the sweep");
+}
+
+TEST_F(FailingCases, TheFirstFailureOfAProblemLineIsItsToken) {
+  FaultyBackend backend(true, [](const Where& w) { return w.trial == 2; });
+  const auto trial = kernels::resolve(registry_, "toy", {{"n", "9"}}, {{"stages", "2"}});
+  const auto found = first_failure(backend, trial, {.seed = 5, .trials = 4}, {});
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->trial, 2u);
+  EXPECT_EQ(found->seed, 5u);
+  EXPECT_EQ(found->problem, "n=9");
+  EXPECT_EQ(found->config, "stages=2");
+  EXPECT_FALSE(first_failure(backend, trial, {.seed = 5, .trials = 2}, {}));
+  backend.before = [](const core::TrialRequest&) {
+    throw core::UnsupportedError("no such opcode");
+  };
+  EXPECT_THROW(first_failure(backend, trial, {}, {}), core::UnsupportedError);
+}
+
+TEST(Fisher, AgreesWithTheHypergeometricDistribution) {
+  EXPECT_NEAR(fisher_exact(3, 4, 1, 4), 0.4857142857, 1e-9);    // Fisher's tea
+  EXPECT_NEAR(fisher_exact(3, 10, 9, 10), 0.0197666111, 1e-9);  // R: fisher.test
+  EXPECT_EQ(fisher_exact(0, 0, 0, 0), 1.0);
+  EXPECT_EQ(fisher_exact(0, 100, 0, 50), 1.0);
+  EXPECT_LT(fisher_exact(0, 100000, 100000, 100000), 1e-300);
+  EXPECT_THROW(fisher_exact(3, 2, 0, 1), std::invalid_argument);
+  for (unsigned a = 0; a <= 12; ++a) {
+    for (unsigned b = 0; b <= 17; ++b) {
+      if (a + b == 0 || a + b == 29) continue;
+      const boost::math::hypergeometric_distribution<> table(a + b, 12, 29);
+      const double own = boost::math::pdf(table, a);
+      double p = 0.0;
+      for (unsigned x = a + b > 17 ? a + b - 17 : 0; x <= std::min(12u, a + b); ++x) {
+        const double weight = boost::math::pdf(table, x);
+        if (weight <= own * (1 + 1e-7)) p += weight;
+      }
+      EXPECT_NEAR(fisher_exact(a, 12, b, 17), p, 1e-12) << a << ", " << b;
+    }
+  }
+}
+
+core::RunRecord run_with(std::uint64_t failed, std::uint64_t trials, double ratio, bool model) {
+  core::RunRecord record;
+  record.command = "stress";
+  record.subject = "toy";
+  record.evidence.backend_is_model = model;
+  core::ArmEvidence arm;
+  arm.perturbation.name = "none";
+  arm.result.trials = trials;
+  arm.result.failed = failed;
+  arm.result.outputs.resize(1);
+  arm.result.outputs[0].name = "y";
+  arm.result.outputs[0].compared_elements = 1;
+  arm.result.outputs[0].worst_ratio = ratio;
+  record.evidence.arms = {arm};
+  record.verdict.outcome = failed > 0 ? core::Outcome::fail : core::Outcome::pass;
+  if (failed > 0) {
+    record.verdict.findings.emplace_back();
+    record.verdict.findings[0].finding = core::FindingClass::tail;
+  }
+  return record;
+}
+
+std::vector<std::string> changes(const core::RunRecord& before, const core::RunRecord& after) {
+  std::vector<std::string> texts;
+  for (const RunChange& change : compare_runs(before, after).changes) {
+    texts.push_back(std::string(name_of(change.kind)) + " " + change.text);
+  }
+  return texts;
+}
+
+TEST(Compare, SaysWhatGotWorseAndBetter) {
+  const core::RunRecord clean = run_with(0, 1000, 0.25, false);
+  EXPECT_THAT(changes(clean, clean), IsEmpty());
+  EXPECT_FALSE(compare_runs(clean, clean).worse());
+
+  const core::RunRecord broken = run_with(30, 1000, 7.0, false);
+  EXPECT_THAT(
+      changes(clean, broken),
+      ElementsAre(HasSubstr("worse outcome: pass -> fail"), "worse finding: tail (error) is new",
+                  HasSubstr("worse rate of arm none: 0 of 1000 (0 .. 0.383 %) -> 30 of 1000"),
+                  "worse worst error of y: 0.25 -> 7 of the bound"));
+  EXPECT_TRUE(compare_runs(clean, broken).worse());
+  EXPECT_FALSE(compare_runs(broken, clean).worse());
+  EXPECT_THAT(changes(broken, clean), testing::Contains("better finding: tail (error) is gone"));
+
+  // Chance: 30 and 33 of 1,000 on a device, with other seeds.
+  core::RunRecord other = run_with(33, 1000, 7.5, false);
+  other.seed = 2;
+  EXPECT_FALSE(compare_runs(broken, other).worse());
+  EXPECT_THAT(changes(broken, other),
+              ElementsAre("differs seed: 1 -> 2", HasSubstr("no evidence of a difference"),
+                          "differs worst error of y: 7 -> 7.5 of the bound"));
+  // The same trials on the simulator: no chance.
+  EXPECT_THAT(changes(run_with(30, 1000, 7.0, true), run_with(31, 1000, 7.0, true)),
+              ElementsAre(HasSubstr("the trials are the same ones")));
+  EXPECT_TRUE(compare_runs(run_with(0, 9, 0.25, true), run_with(0, 9, 0.5, true)).worse());
+  EXPECT_FALSE(compare_runs(run_with(0, 9, 0.5, true), run_with(0, 9, 0.51, true)).worse());
+
+  core::RunRecord bench = clean;
+  bench.command = "bench";
+  EXPECT_THROW(compare_runs(clean, bench), core::UsageError);
+  core::RunRecord slow = bench;
+  bench.bench.resize(1);
+  bench.bench[0].median_graph_us = 10.0;
+  slow.bench = bench.bench;
+  slow.bench[0].median_graph_us = 11.0;
+  EXPECT_TRUE(compare_runs(bench, slow).worse());
+  EXPECT_FALSE(compare_runs(slow, bench).worse());
+  slow.bench[0].spread_graph = 0.05;
+  EXPECT_FALSE(compare_runs(bench, slow).worse());
+}
+
+TEST(Compare, RowsOfTheKillMatrix) {
+  core::RunRecord before = run_with(0, 0, 0.0, true), after = before;
+  core::KillRow row;
+  row.subject = "toy";
+  row.variant = "m";
+  row.is_mutant = row.killed = row.right = true;
+  before.mutants.rows = {row};
+  row.right = false;
+  after.mutants.rows = {row};
+  EXPECT_THAT(changes(before, after),
+              ElementsAre("worse toy@m: killed, named right -> killed, named otherwise"));
+  EXPECT_FALSE(compare_runs(after, before).worse());
+}
+
+}  // namespace
+}  // namespace faultline::stress
