@@ -9,6 +9,7 @@
 #   rare       the early-release race under memory stress, up to 300,000 trials a kernel
 #   clean      1,000,000 trials of clean kernels under memory stress
 #   verify     differential checks at real shapes
+#   gemm       differential checks up to 8192 cubed, its mutants, and times beside cuBLAS
 #   sanitizer  compute-sanitizer's four tools over the same kernels
 # Every command may fail (a mutant must): the exit codes are in the log.
 set -u
@@ -32,6 +33,25 @@ part_timing() {
     run bench_gla_decode bench gla_decode $gla
     # shellcheck disable=SC2086
     run bench_gla_decode_hot bench gla_decode $gla --hot
+}
+
+part_gemm() {
+    local dtype
+    run verify_gemm_listed verify gemm --variant all --backend cuda
+    for dtype in f16 bf16; do
+        run "verify_gemm_4096_$dtype" verify gemm m=4096 n=4096 k=4096 "dtype=$dtype" \
+            --backend cuda --trials 1
+        run "verify_gemm_8192_$dtype" verify gemm m=8192 n=8192 k=8192 "dtype=$dtype" \
+            --config tile_m=128,tile_n=256,tile_k=32,stages=4 --backend cuda --trials 1
+        run "verify_gemm_ragged_$dtype" verify gemm m=4095 n=4097 k=2049 "dtype=$dtype" \
+            inputs=mean_zero --backend cuda --trials 1
+    done
+    run stress_gemm stress gemm m=512 n=512 k=512 --backend cuda --trials 2000 --seed 1
+    run stress_gemm_missing_barrier stress gemm@missing_barrier m=512 n=512 k=512 \
+        --backend cuda --trials 2000 --seed 1
+    run verify_gemm_epilogue verify gemm@epilogue_before_accumulate m=1024 n=1024 k=1024 \
+        --backend cuda
+    run bench_gemm bench gemm -v
 }
 
 part_race() {

@@ -20,6 +20,6 @@ core::ReferenceTensor gemm(const core::Tensor& a, const core::Tensor& b, const G
 /// it would take more than `operation_limit` multiplications or values.
 core::ErrorHypothesis gemm_epilogue_per_tile(const core::Tensor& a, const core::Tensor& b,
                                              const GemmBound& bound, std::int64_t tile_k,
-                                             std::int64_t operation_limit = std::int64_t{1} << 28);
+                                             std::int64_t operation_limit = std::int64_t{1} << 31);
 
 }  // namespace faultline::reference
