@@ -283,8 +283,8 @@ class Baseline final : public CublasBaseline {
             {{problem.k, problem.n}, {a + a_bytes, b_bytes}}},
            s);
     }
-    std::optional<PreparedProgram> after;
     ModuleCache modules(facts_);
+    std::optional<PreparedProgram> after;
     if (!epilogue.operations.empty()) {
       const std::array<BoundBuffer, 2> bindings{
           {{out.data(), out.bytes()}, {result.data(), result.bytes()}}};
