@@ -2,6 +2,7 @@
 #include "faultline/core/comparison.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -16,6 +17,16 @@ namespace faultline::core {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// Elements of one output in one trial by the size of their error.
+struct Bins {
+  std::array<std::uint64_t, kErrorBins> ratio{}, ulps{};
+
+  void count(double error_over_bound, double error_in_ulps) {
+    ++ratio[error_bin(error_over_bound)];
+    ++ulps[error_bin(error_in_ulps)];
+  }
+};
 
 /// What one tile of one trial adds up to.
 struct Tally {
@@ -38,7 +49,7 @@ struct Tally {
 
 /// The rule itself, for whatever the quick path below does not decide.
 void tally_element(Dtype dtype, std::uint64_t got, double expected, double bound,
-                   std::uint64_t poison, std::int64_t index, Tally& tally) {
+                   std::uint64_t poison, std::int64_t index, Tally& tally, Bins& bins) {
   const ElementCheck check = check_element(dtype, got, expected, bound, poison);
   const double value = decode(dtype, got), nearest = round_to(dtype, expected);
   double rounded_error = kInfinity;
@@ -48,6 +59,9 @@ void tally_element(Dtype dtype, std::uint64_t got, double expected, double bound
     rounded_error = value == nearest ? 0.0 : std::fabs(value - nearest);
   }
   tally.worst(check.ratio, check.ulps, check.error, rounded_error, expected);
+  if (!stays_untouched(bound)) {
+    bins.count(check.ratio, check.ulps);
+  }
   if (std::isfinite(check.error) && !stays_untouched(bound)) {
     tally.squared_error += check.error * check.error;
     tally.squared_expected += expected * expected;
@@ -83,7 +97,8 @@ inline double half_ulp(double x) {
 
 template <Dtype D>
 void tally_range(const std::byte* got, const double* expected, const double* bounds,
-                 std::uint64_t poison, std::size_t begin, std::size_t end, Tally& tally) {
+                 std::uint64_t poison, std::size_t begin, std::size_t end, Tally& tally,
+                 Bins& bins) {
   // Accepted elements, nearly all there are, touch only this copy: its address is not taken, so it
   // stays in registers.
   double ratio = 0.0, ulps = 0.0, error = 0.0, rounded_error = 0.0, error_expected = 0.0;
@@ -98,9 +113,12 @@ void tally_range(const std::byte* got, const double* expected, const double* bou
                           std::fabs(nearest) < kInfinity;
     if (ordinary && value == nearest) {  // rounding is monotonic: RN(want) lies in the interval
       const double difference = std::fabs(value - want);
+      double in_ulps = 0.0;
       if constexpr (D != Dtype::f64) {
-        raise(ulps, difference * inverse_ulp<D>(nearest));
+        in_ulps = difference * inverse_ulp<D>(nearest);
+        raise(ulps, in_ulps);
       }
+      bins.count(0.0, in_ulps);
       error_expected = difference > error ? want : error_expected;
       raise(error, difference);
       squared_error += difference * difference;
@@ -112,11 +130,11 @@ void tally_range(const std::byte* got, const double* expected, const double* bou
           value <= detail::fast_round<D>(want + bound)) {
         const double difference = std::fabs(value - want), half = half_ulp<D>(value);
         const double beyond = difference > half ? difference - half : 0.0;
-        // A division only where it may matter; the margin covers the rounding of the product.
-        if (beyond >= ratio * bound * (1.0 - 0x1p-50)) {
-          raise(ratio, beyond < bound ? beyond / bound : 1.0);
-        }
-        raise(ulps, difference * inverse_ulp<D>(nearest));
+        const double over_bound = beyond < bound ? beyond / bound : 1.0;
+        const double in_ulps = difference * inverse_ulp<D>(nearest);
+        raise(ratio, over_bound);
+        raise(ulps, in_ulps);
+        bins.count(over_bound, in_ulps);
         raise(rounded_error, std::fabs(value - nearest));
         error_expected = difference > error ? want : error_expected;
         raise(error, difference);
@@ -125,7 +143,7 @@ void tally_range(const std::byte* got, const double* expected, const double* bou
         continue;
       }
     }
-    tally_element(D, bits, want, bound, poison, static_cast<std::int64_t>(i), tally);
+    tally_element(D, bits, want, bound, poison, static_cast<std::int64_t>(i), tally, bins);
   }
   tally.worst(ratio, ulps, error, rounded_error, error_expected);
   tally.squared_error += squared_error;
@@ -133,7 +151,7 @@ void tally_range(const std::byte* got, const double* expected, const double* bou
 }
 
 using TallyRange = void (*)(const std::byte*, const double*, const double*, std::uint64_t,
-                            std::size_t, std::size_t, Tally&);
+                            std::size_t, std::size_t, Tally&, Bins&);
 
 TallyRange tally_range_of(Dtype dtype) {
   switch (dtype) {
@@ -181,6 +199,19 @@ void check_sizes(std::size_t got_bytes, Dtype dtype, const ReferenceTensor& refe
 
 }  // namespace
 
+double error_bin_limit(std::size_t bin) {
+  return bin == 0              ? 0.0
+         : bin < kErrorBins - 2 ? std::ldexp(1.0, kLowestErrorExponent + static_cast<int>(bin) - 1)
+                                : kInfinity;
+}
+
+void add_bins(std::vector<std::uint64_t>& into, std::span<const std::uint64_t> bins) {
+  std::size_t used = bins.size();
+  while (used > 0 && bins[used - 1] == 0) --used;
+  if (into.size() < used) into.resize(used);
+  for (std::size_t i = 0; i < used; ++i) into[i] += bins[i];
+}
+
 OutputTotals make_output_totals(const BufferSpec& output) {
   OutputTotals totals;
   totals.name = output.name;
@@ -192,11 +223,13 @@ OutputTotals make_output_totals(const BufferSpec& output) {
 
 std::uint64_t compare_output(std::span<const std::byte> got, Dtype dtype,
                              const ReferenceTensor& reference, const TileGeometry& geometry,
-                             std::uint64_t poison, OutputTotals& totals) {
+                             std::uint64_t poison, OutputTotals& totals,
+                             std::vector<WrongTile>* wrong_tiles) {
   const TallyRange tally_elements = tally_range_of(dtype);
   check_sizes(got.size(), dtype, reference, geometry, totals);
 
   std::uint64_t bad = 0;
+  Bins bins;
   const std::int64_t across = geometry.tiles_across();
   for (std::size_t t = 0; t < totals.tiles.size(); ++t) {
     const auto tile_number = static_cast<std::int64_t>(t);
@@ -209,7 +242,11 @@ std::uint64_t compare_output(std::span<const std::byte> got, Dtype dtype,
       const auto base = static_cast<std::size_t>(row * geometry.cols);
       tally_elements(got.data(), reference.expected.data(), reference.bound.data(), poison,
                      base + static_cast<std::size_t>(col_begin),
-                     base + static_cast<std::size_t>(col_end), tally);
+                     base + static_cast<std::size_t>(col_end), tally, bins);
+    }
+    if (wrong_tiles && tally.bad > 0) {
+      wrong_tiles->push_back(
+          {.tile = tile_number, .bad_elements = tally.bad, .worst_ratio = tally.ratio});
     }
 
     TileTotals& tile = totals.tiles[t];
@@ -239,6 +276,8 @@ std::uint64_t compare_output(std::span<const std::byte> got, Dtype dtype,
       totals.worst_error_expected = tally.error_expected;
     }
   }
+  add_bins(totals.ratio_bins, bins.ratio);
+  add_bins(totals.ulp_bins, bins.ulps);
   totals.bad_trials += bad > 0;
   totals.bad_elements += bad;
   totals.compared_elements += reference.expected.size();
@@ -247,7 +286,8 @@ std::uint64_t compare_output(std::span<const std::byte> got, Dtype dtype,
 
 std::uint64_t compare_output(const Tensor& got, const ReferenceTensor& reference,
                              const TileGeometry& geometry, std::uint64_t poison,
-                             OutputTotals& totals, const Shape& shape) {
+                             OutputTotals& totals, const Shape& shape,
+                             std::vector<WrongTile>* wrong_tiles) {
   if (!shape.empty() && got.shape != shape) {
     throw UsageError(fmt::format("output '{}' cannot be compared: its shape is {}, expected {}",
                                  totals.name, to_string(got.shape), to_string(shape)));
@@ -257,7 +297,7 @@ std::uint64_t compare_output(const Tensor& got, const ReferenceTensor& reference
         "output '{}' cannot be compared: its shape {} has {} elements, the reference {}",
         totals.name, to_string(got.shape), got.size(), reference.expected.size()));
   }
-  return compare_output(got.bytes, got.dtype, reference, geometry, poison, totals);
+  return compare_output(got.bytes, got.dtype, reference, geometry, poison, totals, wrong_tiles);
 }
 
 namespace {

@@ -127,6 +127,8 @@ void describe(A& a, T& x) {
   a("worst_error_expected", x.worst_error_expected);
   a("sum_squared_error", x.sum_squared_error);
   a("sum_squared_expected", x.sum_squared_expected);
+  a.unless_empty("ratio_bins", x.ratio_bins);
+  a.unless_empty("ulp_bins", x.ulp_bins);
   a("tiles", x.tiles);
 }
 
@@ -138,6 +140,14 @@ void describe(A& a, T& x) {
   a("outputs", x.outputs);
 }
 
+template <class A, Is<WrongTile> T>
+void describe(A& a, T& x) {
+  a("output", x.output);
+  a("tile", x.tile);
+  a("bad_elements", x.bad_elements);
+  a("worst_ratio", x.worst_ratio);
+}
+
 template <class A, Is<FailedTrial> T>
 void describe(A& a, T& x) {
   a("trial", x.trial);
@@ -147,6 +157,7 @@ void describe(A& a, T& x) {
   a("raced", x.raced);
   a("bad_outputs", x.bad_outputs);
   a("changed_inputs", x.changed_inputs);
+  a.unless_empty("wrong_tiles", x.wrong_tiles);
 }
 
 template <class A, Is<ChangedInput> T>
@@ -582,6 +593,12 @@ class Writer {
     const ModuleHash named{value.first, value.second};
     return of(named);
   }
+  template <class T>
+  void unless_empty(const char* key, const std::vector<T>& values) {
+    if (!values.empty()) {
+      object_[key] = of(values);
+    }
+  }
   static Json of(const Tensor& value) {
     Json object;
     object["dtype"] = of(value.dtype);
@@ -654,7 +671,17 @@ class Reader {
     value = sentinel;
     if (!found.is_null()) {
       const Place place{&place_, key};
-      of(found, value, place);
+      of(*found, value, place);
+    }
+  }
+  template <class T>
+  void unless_empty(const char* key, std::vector<T>& values) {
+    values.clear();
+    asked_.push_back(key);
+    const auto found = object_.find(key);
+    if (found != object_.end()) {
+      const Place place{&place_, key};
+      of(*found, values, place);
     }
   }
   /// Refuses what describe() did not ask for.

@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "faultline/core/errors.hpp"
 
@@ -41,6 +42,20 @@ double OutputTotals::relative_l2() const {
   }
   return sum_squared_expected > 0.0 ? std::sqrt(sum_squared_error / sum_squared_expected)
                                     : std::numeric_limits<double>::infinity();
+}
+
+void add_failure(TrialResult& result, FailedTrial failure) {
+  if (result.failures.size() >= TrialResult::kFailuresKept) {
+    return;
+  }
+  std::size_t kept = failure.wrong_tiles.size();
+  for (const FailedTrial& earlier : result.failures) {
+    kept += earlier.wrong_tiles.size();
+  }
+  if (kept > TrialResult::kWrongTilesKept) {
+    failure.wrong_tiles.clear();
+  }
+  result.failures.push_back(std::move(failure));
 }
 
 TrialPlan with_intermediates(const TrialPlan& plan) {

@@ -5,6 +5,9 @@
 
 namespace faultline::core {
 
+bool is_race(FindingClass finding) { return name_of(finding).starts_with("race."); }
+bool is_slow(FindingClass finding) { return name_of(finding).starts_with("slow."); }
+
 ExitCode exit_code(const Verdict& verdict, bool fail_on_warning) {
   const auto holds = [&](Severity severity) {
     return std::any_of(verdict.findings.begin(), verdict.findings.end(),

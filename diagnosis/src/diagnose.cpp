@@ -42,11 +42,7 @@ bool contains(const std::vector<Finding>& findings, FindingClass wanted) {
   });
 }
 
-bool is_race(const Finding& finding) {
-  return finding.finding == FindingClass::race_shared ||
-         finding.finding == FindingClass::race_async ||
-         finding.finding == FindingClass::race_grid || finding.finding == FindingClass::race_stream;
-}
+bool is_race(const Finding& finding) { return core::is_race(finding.finding); }
 
 /// Below what convinces: named as what comes second, no more.
 constexpr double kOutranked = kConvincing - 0.05;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "faultline/core/comparison.hpp"
+
 namespace faultline::diagnosis {
 namespace {
 
@@ -55,6 +57,8 @@ void accumulate(core::OutputTotals& into, const core::OutputTotals& from) {
   into.worst_rounded_error = std::max(into.worst_rounded_error, from.worst_rounded_error);
   into.sum_squared_error += from.sum_squared_error;
   into.sum_squared_expected += from.sum_squared_expected;
+  core::add_bins(into.ratio_bins, from.ratio_bins);
+  core::add_bins(into.ulp_bins, from.ulp_bins);
   // On a tie the larger reference value, so that the order of the results does not matter.
   if (std::tuple(from.worst_error, from.worst_error_expected) >
       std::tuple(into.worst_error, into.worst_error_expected)) {

@@ -114,6 +114,8 @@ class RecordDraw {
     o.worst_error = real();
     o.worst_rounded_error = real();
     o.worst_error_expected = real();
+    o.ratio_bins = some(2, [&] { return number(); });
+    o.ulp_bins = some(2, [&] { return number(); });
     o.tiles = some(2, [&] {
       return core::TileTotals{number(), number(), number(), number(),
                               number(), real(),   real(),   index()};
@@ -143,9 +145,16 @@ class RecordDraw {
     r.accesses = some(1, [&] { return access(); });
     r.failures = some(2, [&] {
       return core::FailedTrial{
-          number(), number(), static_cast<core::ExecutionStatus>(source_.below(6)),
-          number(), flag(),   {static_cast<std::uint32_t>(small())},
-          flag()};
+          number(),
+          number(),
+          static_cast<core::ExecutionStatus>(source_.below(6)),
+          number(),
+          flag(),
+          {static_cast<std::uint32_t>(small())},
+          flag(),
+          some(2, [&] {
+            return core::WrongTile{static_cast<std::uint32_t>(small()), index(), number(), real()};
+          })};
     });
     r.changed_inputs = some(1, [&] {
       return core::ChangedInput{text(), number(), number(), index()};

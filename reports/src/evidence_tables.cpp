@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "faultline/diagnosis/experiment.hpp"
 #include "kill_matrix_table.hpp"
 #include "numbers.hpp"
 
@@ -233,6 +234,42 @@ EvidenceTable intermediates(const core::Evidence& evidence) {
   return table;
 }
 
+/// Cures and knobs: a failing arm again with one thing changed.
+EvidenceTable experiments(const core::Evidence& evidence) {
+  EvidenceTable table{.id = "experiments",
+                      .title = "Cures and knobs",
+                      .remark = "what failed, again with one thing changed",
+                      .columns = {{"changed", false, true},
+                                  {"wrong before", true},
+                                  {"wrong after", true},
+                                  {"effect", false, true}},
+                      .rows = {},
+                      .footer = {}};
+  const auto effect = [](const core::ExperimentEvidence& row) -> std::string {
+    switch (diagnosis::effect_of(row)) {
+    case diagnosis::Effect::not_run: return "not run: " + row.left_out;
+    case diagnosis::Effect::cured: return "cured";
+    case diagnosis::Effect::lowered: return "less often";
+    case diagnosis::Effect::raised:
+      return row.place.empty() ? "more often" : "more often; one site is enough: " + row.place;
+    case diagnosis::Effect::unchanged: return "none";
+    case diagnosis::Effect::open: return "too few trials to say";
+    }
+    return {};
+  };
+  for (const core::ExperimentEvidence& row : evidence.experiments) {
+    const bool ran = row.after_trials > 0;
+    table.rows.push_back(
+        {{row.change,
+          fmt::format("{} of {}", count_text(row.before_wrong), count_text(row.before_trials)),
+          ran ? fmt::format("{} of {}", count_text(row.after_wrong), count_text(row.after_trials))
+              : "-",
+          effect(row)},
+         false});
+  }
+  return table;
+}
+
 }  // namespace
 
 std::vector<EvidenceTable> evidence_tables_of(const core::RunRecord& record) {
@@ -241,7 +278,7 @@ std::vector<EvidenceTable> evidence_tables_of(const core::RunRecord& record) {
                                   [](const auto& term) { return term.elements > 0; });
   std::vector<EvidenceTable> tables{kill_matrix_table(record), intermediates(evidence),
                                     fitted ? term_fits(evidence) : term_visibility(evidence),
-                                    growth(evidence)};
+                                    growth(evidence), experiments(evidence)};
   std::erase_if(tables, [](const EvidenceTable& table) { return table.rows.empty(); });
   return tables;
 }

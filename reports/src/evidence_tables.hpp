@@ -15,9 +15,11 @@ struct EvidenceTable {
     bool right = false;
     bool wraps = false;
   };
+  enum class Mark { none, good, weak, quiet, bad };
   struct Row {
     std::vector<std::string> cells;
-    bool bad = false;  ///< to be marked
+    bool bad = false;           ///< to be marked
+    std::vector<Mark> marks{};  ///< of the cells, where they differ; may be shorter
   };
   std::string id, title, remark;
   std::vector<Column> columns;

@@ -13,7 +13,7 @@
 
 namespace faultline::reports {
 
-/// Text that is fit to stand in HTML: made by escaped(), number() or percent() and by nothing else.
+/// Text that is fit to stand in HTML: made by the functions below and by nothing else.
 class Safe {
  public:
   const std::string& text() const { return text_; }
@@ -23,14 +23,20 @@ class Safe {
   friend Safe escaped(std::string_view text);
   friend Safe number(std::integral auto value);
   friend Safe percent(double share);
-  friend class HtmlWriter;
+  template <std::size_t N>
+  friend Safe literal(const char (&markup)[N]);
   std::string text_;
 };
 
-inline Safe escaped(std::string_view text) { return Safe(escape_html(text)); }
+inline Safe escaped(std::string_view text) { return Safe(escape_markup(text)); }
 inline Safe number(std::integral auto value) { return Safe(fmt::format("{}", value)); }
 /// A place in [0, 1] as an SVG length: "37.25%".
 inline Safe percent(double share) { return Safe(fmt::format("{:.2f}%", 100.0 * share)); }
+/// One of several literals, chosen at run time.
+template <std::size_t N>
+Safe literal(const char (&markup)[N]) {
+  return Safe(std::string(markup, N - 1));
+}
 
 /// Appends literals and safe text; a std::string does not compile.
 class HtmlWriter {
@@ -53,6 +59,7 @@ class HtmlWriter {
     out_.append(literal, N - 1);
   }
   void append(const Safe& safe) { out_ += safe.text(); }
+  void append(const HtmlWriter& part) { out_ += part.out_; }
 
   std::string out_;
 };

@@ -51,7 +51,7 @@ class JunitWriter {
     const auto property = [&](std::string_view name, std::string_view value) {
       if (value.empty()) return;
       properties += fmt::format("    <property name=\"{}\" value=\"{}\"/>\n", name,
-                                escape_xml_attribute(value));
+                                escape_markup(value, true));
     };
     property("verdict", record_.verdict.summary);
     property("problem", problem_text(record_));
@@ -63,7 +63,7 @@ class JunitWriter {
                        "<testsuite name=\"{}\" time=\"{}\" tests=\"{}\" errors=\"{}\" "
                        "skipped=\"{}\" failures=\"{}\">\n"
                        "  <properties>\n{}  </properties>\n",
-                       escape_xml_attribute(suite()), time_text(record_.provenance.duration_s),
+                       escape_markup(suite(), true), time_text(record_.provenance.duration_s),
                        tests_, errors_, skipped_, failures_, properties);
   }
 
@@ -87,19 +87,19 @@ class JunitWriter {
            const std::string& detail, const std::string& output) {
     ++tests_;
     std::string body;
-    const std::string message = escape_xml_attribute(standing.reason);
-    const std::string filed = escape_xml_attribute(type);
+    const std::string message = escape_markup(standing.reason, true);
+    const std::string filed = escape_markup(type, true);
     switch (standing.outcome) {
     case Outcome::pass: break;
     case Outcome::fail:
       if (standing.sometimes && passes_) {
         body = fmt::format("    <flakyFailure message=\"{}\" type=\"{}\">\n"
                            "      <stackTrace>{}</stackTrace>\n    </flakyFailure>\n",
-                           message, filed, escape_xml(detail));
+                           message, filed, escape_markup(detail));
       } else {
         ++failures_;
         body = fmt::format("    <failure message=\"{}\" type=\"{}\">{}</failure>\n", message, filed,
-                           escape_xml(detail));
+                           escape_markup(detail));
       }
       break;
     case Outcome::skipped:
@@ -110,15 +110,15 @@ class JunitWriter {
     case Outcome::error:
       ++errors_;
       body = fmt::format("    <error message=\"{}\" type=\"{}\">{}</error>\n", message,
-                         core::name_of(standing.outcome), escape_xml(detail));
+                         core::name_of(standing.outcome), escape_markup(detail));
       break;
     }
     if (!output.empty()) {
-      body += fmt::format("    <system-out>{}</system-out>\n", escape_xml(output));
+      body += fmt::format("    <system-out>{}</system-out>\n", escape_markup(output));
     }
     cases_ +=
         fmt::format("  <testcase name=\"{}\" classname=\"{}\" time=\"{}\"",
-                    escape_xml_attribute(name), escape_xml_attribute(suite()), time_text(seconds));
+                    escape_markup(name, true), escape_markup(suite(), true), time_text(seconds));
     cases_ += body.empty() ? "/>\n" : ">\n" + body + "  </testcase>\n";
   }
 

@@ -52,6 +52,14 @@ std::string text_of(const KillRow& row, const KillCell* cell) {
   return text;
 }
 
+EvidenceTable::Mark mark_of(const KillRow& row, const KillCell* cell) {
+  using enum EvidenceTable::Mark;
+  if (!cell || !cell->ran) return quiet;
+  if (!row.is_mutant) return cell->killed ? bad : quiet;
+  if (cell->right) return good;
+  return cell->killed || !cell->classes.empty() ? weak : quiet;
+}
+
 double seconds_of(const KillRow& row) {
   double seconds = 0.0;
   for (const KillCell& cell : row.cells) seconds += cell.seconds;
@@ -84,8 +92,13 @@ EvidenceTable kill_matrix_table(const core::RunRecord& record) {
         {row.subject + "@" + row.variant,
          row.required ? std::string(core::name_of(*row.required)) : std::string("no finding")},
         !row.right};
-    for (const Detector detector : shown)
-      cells.cells.push_back(text_of(row, cell_of(row, detector)));
+    cells.marks = {row.right ? EvidenceTable::Mark::none : EvidenceTable::Mark::bad,
+                   EvidenceTable::Mark::none};
+    for (const Detector detector : shown) {
+      const KillCell* cell = cell_of(row, detector);
+      cells.cells.push_back(text_of(row, cell));
+      cells.marks.push_back(mark_of(row, cell));
+    }
     cells.cells.push_back(fmt::format("{:.1f}", seconds_of(row)));
     table.rows.push_back(std::move(cells));
   }

@@ -78,15 +78,8 @@ const char* level_of(core::Severity severity) {
   return "error";
 }
 
-bool is_race_class(FindingClass finding) {
-  return finding == FindingClass::race_shared || finding == FindingClass::race_async ||
-         finding == FindingClass::race_grid || finding == FindingClass::race_stream ||
-         finding == FindingClass::device;
-}
-
-bool is_slow_class(FindingClass finding) {
-  return finding == FindingClass::slow_uncoalesced || finding == FindingClass::slow_lane_folded ||
-         finding == FindingClass::slow_bank_conflicts;
+bool has_race_reports(FindingClass finding) {
+  return core::is_race(finding) || finding == FindingClass::device;
 }
 
 Json message(std::string_view text) { return {{"text", visible(text)}}; }
@@ -278,7 +271,7 @@ class SarifWriter {
       if (findings[i].finding == wanted) return &of_finding[i];
     }
     for (std::size_t i = 0; i < findings.size(); ++i) {
-      if (is_race_class(findings[i].finding)) return &of_finding[i];
+      if (has_race_reports(findings[i].finding)) return &of_finding[i];
     }
     return nullptr;
   }
@@ -348,7 +341,8 @@ class SarifWriter {
   void add_place(Json& result, const core::Finding& finding, std::string& identity) {
     core::SourceLocation at;
     std::string instruction;
-    if (is_slow_class(finding.finding)) {
+    // What the host does has no line of a kernel.
+    if (core::is_slow(finding.finding) && finding.finding != FindingClass::slow_dispatch) {
       const core::AccessStatistics* worst = nullptr;
       for (const core::AccessStatistics& access : record_.evidence.accesses) {
         const bool shared = access.space == core::MemorySpace::shared;
@@ -359,8 +353,8 @@ class SarifWriter {
         at = worst->where;
         instruction = worst->instruction;
       }
-    } else if (record_.evidence.races.empty() && record_.evidence.accesses.empty() &&
-               !record_.excerpts.empty()) {
+    } else if (!core::is_slow(finding.finding) && record_.evidence.races.empty() &&
+               record_.evidence.accesses.empty() && !record_.excerpts.empty()) {
       at.file = record_.excerpts.front().file;
       at.line = record_.excerpts.front().marked_line;
     }

@@ -18,6 +18,7 @@
 #include "page.hpp"
 #include "stream.hpp"
 #include "text.hpp"
+#include "tile_map.hpp"
 #include "view.hpp"
 
 namespace faultline::reports {

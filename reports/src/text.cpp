@@ -44,29 +44,6 @@ std::string code_point_text(char32_t c) {
   return fmt::format("[U+{:04X}]", static_cast<std::uint32_t>(c));
 }
 
-std::string escape_xml_text(std::string_view text, bool attribute) {
-  std::string out;
-  out.reserve(text.size() + text.size() / 8);
-  for (const char32_t c : decode_utf8(text)) {
-    if (c == '&') {
-      out += "&amp;";
-    } else if (c == '<') {
-      out += "&lt;";
-    } else if (c == '>') {
-      out += "&gt;";
-    } else if (c == '"') {
-      out += "&quot;";
-    } else if (attribute && (c == '\t' || c == '\n')) {
-      out += c == '\t' ? "&#9;" : "&#10;";
-    } else if (is_hidden(c) || c == 0xfffe || c == 0xffff) {
-      out += code_point_text(c);
-    } else {
-      append_utf8(out, c);
-    }
-  }
-  return out;
-}
-
 }  // namespace
 
 std::u32string decode_utf8(std::string_view text) {
@@ -157,25 +134,21 @@ std::string visible(std::string_view text) {
   return out;
 }
 
-std::string escape_xml(std::string_view text) { return escape_xml_text(text, false); }
-
-std::string escape_xml_attribute(std::string_view text) { return escape_xml_text(text, true); }
-
-std::string escape_html(std::string_view text) {
+std::string escape_markup(std::string_view text, bool attribute) {
   std::string out;
   out.reserve(text.size() + text.size() / 8);
   for (const char32_t c : decode_utf8(text)) {
-    if (c == '&') {
-      out += "&amp;";
-    } else if (c == '<') {
-      out += "&lt;";
-    } else if (c == '>') {
-      out += "&gt;";
-    } else if (c == '"') {
-      out += "&quot;";
-    } else if (c == '\'') {
-      out += "&#39;";
-    } else if (is_hidden(c)) {
+    switch (c) {
+    case '&': out += "&amp;"; continue;
+    case '<': out += "&lt;"; continue;
+    case '>': out += "&gt;"; continue;
+    case '"': out += "&quot;"; continue;
+    case '\'': out += "&#39;"; continue;
+    default: break;
+    }
+    if (attribute && (c == '\t' || c == '\n')) {
+      out += c == '\t' ? "&#9;" : "&#10;";
+    } else if (is_hidden(c) || c == 0xfffe || c == 0xffff) {
       out += code_point_text(c);
     } else {
       append_utf8(out, c);

@@ -22,14 +22,9 @@ int columns_of(std::string_view printable_text);
 /// visible, as "[U+001B]". Bytes that are no UTF-8 become U+FFFD.
 std::string visible(std::string_view text);
 
-/// visible() text, escaped for XML 1.0 elements; U+FFFE and U+FFFF, which it does not admit either,
-/// become visible. No "]]>" is left.
-std::string escape_xml(std::string_view text);
-/// The same for double-quoted attributes, in which tabs and newlines survive.
-std::string escape_xml_attribute(std::string_view text);
-
-/// Escaped for HTML text and double-quoted attributes. Control and bidirectional characters become
-/// visible (U+001B prints as "[U+001B]"), so that source text cannot hide what it does.
-std::string escape_html(std::string_view text);
+/// visible() text, escaped for HTML and for XML 1.0, which does not admit U+FFFE and U+FFFF: they
+/// become visible too. Fit for text and for quoted attributes; with `attribute` tabs and newlines
+/// become references, so that XML attributes keep them. No "]]>" is left.
+std::string escape_markup(std::string_view text, bool attribute = false);
 
 }  // namespace faultline::reports

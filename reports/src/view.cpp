@@ -5,12 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
 #include "numbers.hpp"
 
 namespace faultline::reports {
-namespace {
 
 void for_each_result(
     const core::RunRecord& record,
@@ -25,96 +23,9 @@ void for_each_result(
   }
 }
 
-// max() that lets NaN through: a ratio that is no number must not vanish behind a good one.
 double worse(double a, double b) {
   return std::isnan(a) || std::isnan(b) ? std::nan("") : std::max(a, b);
 }
-
-void add(core::TileTotals& sum, const core::TileTotals& part) {
-  sum.bad_trials += part.bad_trials;
-  sum.bad_elements += part.bad_elements;
-  sum.not_finite += part.not_finite;
-  sum.poison += part.poison;
-  sum.no_reference += part.no_reference;
-  sum.worst_ratio = worse(sum.worst_ratio, part.worst_ratio);
-  sum.worst_ulps = worse(sum.worst_ulps, part.worst_ulps);
-  if (part.first_bad_index >= 0 &&
-      (sum.first_bad_index < 0 || part.first_bad_index < sum.first_bad_index)) {
-    sum.first_bad_index = part.first_bad_index;
-  }
-}
-
-// An output's totals over several results, tile by tile.
-struct Gathered {
-  TileMap map;
-  std::vector<core::TileTotals> tiles;
-  std::size_t results = 0;
-};
-
-void lay_out(Gathered& gathered, std::int64_t max_cells) {
-  TileMap& map = gathered.map;
-  const core::TileGeometry& geometry = map.geometry;
-  const auto tiles = std::ssize(gathered.tiles);
-  std::int64_t group = geometry.tiles_per_group > 0 ? geometry.tiles_per_group : tiles;
-  std::int64_t down = geometry.tiles_down(), across = geometry.tiles_across();
-  map.by_buffer = geometry.pipeline_depth > 1 && group > 1;
-  if (geometry.tiles_per_group > 0 && tiles > 0) {
-    map.groups = (tiles + group - 1) / group;
-  }
-  std::vector<core::TileTotals> folded(static_cast<std::size_t>(map.groups > 1 ? group : tiles));
-  for (std::int64_t tile = 0; tile < tiles; ++tile) {
-    const std::int64_t position = map.groups > 1 ? tile % group : tile;
-    add(folded[static_cast<std::size_t>(position)], gathered.tiles[static_cast<std::size_t>(tile)]);
-  }
-  const auto count = std::ssize(folded);
-  std::function<std::int64_t(std::int64_t, std::int64_t)> tile_at;
-  if (map.by_buffer) {
-    const std::int64_t depth = geometry.pipeline_depth;
-    down = std::min<std::int64_t>(depth, count);
-    across = (count + depth - 1) / depth;
-    tile_at = [=](std::int64_t row, std::int64_t column) { return column * depth + row; };
-  } else {
-    if (map.groups > 1) {  // one group as a strip
-      down = 1;
-      across = count;
-    } else if (across == 1) {  // a column of tiles reads better as a strip
-      std::swap(down, across);
-    }
-    tile_at = [=](std::int64_t row, std::int64_t column) { return row * across + column; };
-  }
-  const std::int64_t side_limit = std::max<std::int64_t>(1, std::llround(std::sqrt(max_cells)));
-  if (down * across > max_cells) {
-    if (down > 1) {
-      map.bin_down = map.by_buffer ? 1 : (down + side_limit - 1) / side_limit;
-    }
-    const std::int64_t rows = (down + map.bin_down - 1) / map.bin_down;
-    map.bin_across = std::max<std::int64_t>(1, (across * rows + max_cells - 1) / max_cells);
-  }
-  map.down = (down + map.bin_down - 1) / map.bin_down;
-  map.across = (across + map.bin_across - 1) / map.bin_across;
-  map.cells.resize(static_cast<std::size_t>(map.down * map.across));
-  for (std::int64_t row = 0; row < down; ++row) {
-    for (std::int64_t column = 0; column < across; ++column) {
-      const std::int64_t tile = tile_at(row, column);
-      if (tile >= count) {
-        continue;
-      }
-      auto& cell = map.cells[static_cast<std::size_t>(row / map.bin_down * map.across +
-                                                      column / map.bin_across)];
-      cell.first = cell.present ? std::min(cell.first, tile) : tile;
-      cell.last = cell.present ? std::max(cell.last, tile) : tile;
-      cell.present = true;
-      const auto& part = folded[static_cast<std::size_t>(tile)];
-      const std::uint64_t worst_trials = std::max(cell.totals.bad_trials, part.bad_trials);
-      add(cell.totals, part);
-      if (map.bin_down * map.bin_across > 1) {
-        cell.totals.bad_trials = worst_trials;  // a trial must not count once per tile of the cell
-      }
-    }
-  }
-}
-
-}  // namespace
 
 RunTotals totals_of(const core::RunRecord& record) {
   RunTotals totals;
@@ -164,118 +75,6 @@ std::string relative_l2_text(const WorstError& worst) {
   return std::isfinite(worst.relative_l2) && worst.relative_l2 >= 0.0
              ? fmt::format("{:.2g}", worst.relative_l2)
              : std::string("-");
-}
-
-std::string TileMap::cell_name(const TileCell& cell) {
-  return cell.first == cell.last ? fmt::format("tile {}", cell.first)
-                                 : fmt::format("tiles {}-{}", cell.first, cell.last);
-}
-
-std::vector<TileMap> tile_maps_of(const core::RunRecord& record, std::int64_t max_cells) {
-  std::vector<Gathered> gathered;
-  for_each_result(record, [&](const core::TrialResult& result, std::string_view scope) {
-    for (const auto& output : result.outputs) {
-      // Passing configs of a sweep have nothing to show tile by tile; failing ones of one geometry
-      // share a map.
-      const bool is_config = !scope.empty();
-      if (output.tiles.empty() || (is_config && output.bad_elements == 0)) {
-        continue;
-      }
-      auto found = std::find_if(gathered.begin(), gathered.end(), [&](const Gathered& g) {
-        return g.map.output == output.name && g.map.geometry == output.geometry &&
-               g.map.scope.empty() == scope.empty();
-      });
-      if (found == gathered.end()) {
-        found = gathered.insert(gathered.end(), Gathered{});
-        found->map.output = output.name;
-        found->map.dtype = output.dtype;
-        found->map.geometry = output.geometry;
-        found->map.scope = scope;
-        found->tiles.resize(output.tiles.size());
-      }
-      ++found->results;
-      found->map.trials += result.trials;
-      found->map.bad_trials += output.bad_trials;
-      found->map.bad_elements += output.bad_elements;
-      found->map.compared_elements += output.compared_elements;
-      found->map.worst_ratio = worse(found->map.worst_ratio, output.worst_ratio);
-      for (std::size_t i = 0; i < std::min(found->tiles.size(), output.tiles.size()); ++i) {
-        add(found->tiles[i], output.tiles[i]);
-      }
-    }
-  });
-  std::vector<TileMap> maps;
-  for (auto& g : gathered) {
-    if (!g.map.scope.empty() && g.results > 1) {
-      g.map.scope = fmt::format("{} failing configurations", g.results);
-    }
-    lay_out(g, max_cells);
-    maps.push_back(std::move(g.map));
-  }
-  std::stable_partition(maps.begin(), maps.end(), [](const TileMap& map) { return map.failed(); });
-  return maps;
-}
-
-int heat_level(const TileMap& map, const TileCell& cell) {
-  if (cell.totals.bad_trials == 0 && cell.totals.bad_elements == 0) {
-    return 0;
-  }
-  const double share = static_cast<double>(cell.totals.bad_trials) /
-                       static_cast<double>(std::max<std::uint64_t>(1, map.comparisons()));
-  return share < 0.01 ? 1 : share < 0.1 ? 2 : share < 0.5 ? 3 : 4;
-}
-
-std::vector<const TileCell*> wrong_cells_of(const TileMap& map) {
-  std::vector<const TileCell*> wrong;
-  for (const auto& cell : map.cells) {
-    if (cell.present && heat_level(map, cell) > 0) {
-      wrong.push_back(&cell);
-    }
-  }
-  std::stable_sort(wrong.begin(), wrong.end(), [](const TileCell* a, const TileCell* b) {
-    return std::pair(a->totals.bad_trials, a->totals.bad_elements) >
-           std::pair(b->totals.bad_trials, b->totals.bad_elements);
-  });
-  return wrong;
-}
-
-std::string map_description(const TileMap& map) {
-  std::string text = count_text(static_cast<std::uint64_t>(map.geometry.tile_count()), "tile");
-  if (!map.geometry.tile_axis.empty()) {
-    text += " of " + map.geometry.tile_axis;
-  }
-  if (map.groups > 1) {
-    text += fmt::format(", {} groups folded into one",
-                        count_text(static_cast<std::uint64_t>(map.groups)));
-  }
-  if (map.geometry.pipeline_depth > 0) {
-    text += ", through " +
-            count_text(static_cast<std::uint64_t>(map.geometry.pipeline_depth), "buffer");
-  }
-  return text;
-}
-
-std::string tile_details(const core::TileTotals& totals) {
-  std::string text = fmt::format("{}, worst {}", count_text(totals.bad_elements, "wrong element"),
-                                 bound_text(totals.worst_ratio));
-  if (totals.first_bad_index >= 0) {
-    text += fmt::format(", first at element {}", totals.first_bad_index);
-  }
-  if (totals.not_finite > 0) {
-    text += fmt::format(", {} not finite", count_text(totals.not_finite));
-  }
-  if (totals.poison > 0) {
-    text += fmt::format(", {} never written", count_text(totals.poison));
-  }
-  if (totals.no_reference > 0) {
-    text += fmt::format(", {} without a usable reference", count_text(totals.no_reference));
-  }
-  return text;
-}
-
-std::string wrong_of_text(const TileMap& map, const TileCell& cell) {
-  return fmt::format("{} of {}", count_text(cell.totals.bad_trials),
-                     count_text(map.comparisons(), map.groups > 1 ? "comparison" : "trial"));
 }
 
 std::string held_text(const core::ProvenanceEvidence& row, std::string_view arrow) {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a report shows, computed once for all formats: totals, tile maps, rate axis, excerpts.
+// What a report shows, computed once for all formats: totals, rate axis, excerpts, common words.
+// Tile maps, error histograms and the table of configs and sizes have headers of their own.
 // Nothing here judges; it only arranges what the record says.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +24,14 @@ struct RunTotals {
 };
 RunTotals totals_of(const core::RunRecord& record);
 
+/// Every result of the record: those of arms first, with an empty scope, then those of configs with
+/// problem and config as scope.
+void for_each_result(
+    const core::RunRecord& record,
+    const std::function<void(const core::TrialResult&, std::string_view scope)>& visit);
+/// max() that lets NaN through: a ratio that is no number must not vanish behind a good one.
+double worse(double a, double b);
+
 /// Worst error over bound and compared elements of one result.
 struct WorstError {
   double ratio = 0.0, ulps = 0.0, error = 0.0, rounded_error = 0.0;
@@ -34,58 +44,10 @@ WorstError worst_error_of(const core::TrialResult& result);
 /// "0.00042"; "-" where it was not measured.
 std::string relative_l2_text(const WorstError& worst);
 
-/// One square of a tile map.
-struct TileCell {
-  bool present = false;              ///< false: beyond the last tile of the group
-  std::int64_t first = 0, last = 0;  ///< tiles (positions in the group) that it stands for
-  core::TileTotals totals;  ///< summed over groups and over first..last; worst of the worst
-};
-
-/// One output's tiles over all trials that share its geometry. With a pipeline the map is folded to
-/// one group and shows buffers down, rounds across: tile = round * depth + buffer. Otherwise it is
-/// the tile grid itself.
-struct TileMap {
-  std::string output;
-  core::Dtype dtype = core::Dtype::f32;
-  core::TileGeometry geometry;
-  std::string scope;  ///< of a sweep: the problem and config, or how many failing ones
-  bool by_buffer = false;
-  std::int64_t groups = 1;                    ///< groups folded into one
-  std::int64_t bin_down = 1, bin_across = 1;  ///< tiles that one cell stands for
-  std::int64_t down = 0, across = 0;
-  std::vector<TileCell> cells;  ///< down x across, row-major
-  std::uint64_t trials = 0;     ///< in which the output was compared
-  std::uint64_t bad_trials = 0;
-  std::uint64_t bad_elements = 0, compared_elements = 0;
-  double worst_ratio = 0.0;
-
-  bool failed() const { return bad_trials > 0 || bad_elements > 0; }
-  /// Trials that a cell's bad_trials is out of: each trial has `groups` of it.
-  std::uint64_t comparisons() const { return trials * static_cast<std::uint64_t>(groups); }
-  const TileCell& at(std::int64_t row, std::int64_t column) const {
-    return cells[static_cast<std::size_t>(row * across + column)];
-  }
-  /// "tile 3" or "tiles 8-15".
-  static std::string cell_name(const TileCell& cell);
-};
-/// Shade of a cell by the share of comparisons in which it was wrong: 0 never, 1 under 1 %, 2 under
-/// 10 %, 3 under 50 %, 4 the rest.
-int heat_level(const TileMap& map, const TileCell& cell);
-/// Wrong cells, worst first.
-std::vector<const TileCell*> wrong_cells_of(const TileMap& map);
-/// "4 tiles of 16 rows of dk, 8 groups folded into one, through 2 buffers"
-std::string map_description(const TileMap& map);
-/// "501,120 wrong elements, worst 41.3 x bound, first at element 1024"
-std::string tile_details(const core::TileTotals& totals);
-/// "783 of 2,000 trials"
-std::string wrong_of_text(const TileMap& map, const TileCell& cell);
 /// "tile 1 <- tile 3" with the arrow given.
 std::string held_text(const core::ProvenanceEvidence& row, std::string_view arrow);
 /// "same (1)": the pipeline buffers of destination and source; empty without a pipeline.
 std::string buffer_text(const core::ProvenanceEvidence& row);
-
-/// Failing maps first, otherwise in the order of the record. No map has more than max_cells cells.
-std::vector<TileMap> tile_maps_of(const core::RunRecord& record, std::int64_t max_cells);
 
 /// The axis on which failure rates are drawn: linear when something failed and every rate that is
 /// not zero is at least 2 %, else logarithmic from a power of ten below all rates and bounds.

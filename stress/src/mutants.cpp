@@ -20,20 +20,9 @@ namespace {
 using core::Detector;
 using core::FindingClass;
 
-/// Defects that leave the values right: a warning is all there can be.
-bool is_slow(FindingClass finding) {
-  switch (finding) {
-  case FindingClass::slow_uncoalesced:
-  case FindingClass::slow_lane_folded:
-  case FindingClass::slow_bank_conflicts:
-  case FindingClass::slow_dispatch: return true;
-  default: return false;
-  }
-}
-
 /// Told from counts of sectors and bank passes, which the simulator alone makes.
 bool needs_access_statistics(FindingClass finding) {
-  return is_slow(finding) && finding != FindingClass::slow_dispatch;
+  return core::is_slow(finding) && finding != FindingClass::slow_dispatch;
 }
 
 /// A defect that is told as an inconclusive run: where it stands alone it is the whole verdict.
@@ -93,11 +82,11 @@ core::KillCell judge(Detector detector, const core::Evidence& evidence,
                           std::find(known.begin(), known.end(), finding.finding) != known.end();
     if (!expected) cell.classes.push_back(finding.finding);
   }
-  const bool warned = !cell.classes.empty() && (is_slow(cell.classes.front()) ||
+  const bool warned = !cell.classes.empty() && (core::is_slow(cell.classes.front()) ||
                                                 is_inconclusive_class(cell.classes.front()));
   const bool wants_warning =
-      variant.required_finding &&
-      (is_slow(*variant.required_finding) || is_inconclusive_class(*variant.required_finding));
+      variant.required_finding && (core::is_slow(*variant.required_finding) ||
+                                   is_inconclusive_class(*variant.required_finding));
   cell.killed = verdict.outcome == core::Outcome::fail || (wants_warning && warned);
   cell.right = cell.killed && !cell.classes.empty() && variant.required_finding &&
                cell.classes.front() == *variant.required_finding;

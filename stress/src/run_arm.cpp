@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "captured_tiles.hpp"
 #include "examine_terms.hpp"
 #include "faultline/core/errors.hpp"
 #include "faultline/diagnosis/totals.hpp"
@@ -42,7 +43,6 @@ core::TrialResult run_safely(core::Backend& backend, const core::TrialPlan& plan
 
 void add_block(core::TrialResult& into, const core::TrialResult& block, bool fresh_inputs,
                std::uint32_t capture_limit) {
-  constexpr std::size_t kFailuresKept = 1024;
   into.trials += block.trials;
   into.failed += block.failed;
   into.wrong_values += block.wrong_values;
@@ -70,9 +70,7 @@ void add_block(core::TrialResult& into, const core::TrialResult& block, bool fre
       known->trials += changed.trials;
     }
   }
-  for (const core::FailedTrial& failure : block.failures) {
-    if (into.failures.size() < kFailuresKept) into.failures.push_back(failure);
-  }
+  for (const core::FailedTrial& failure : block.failures) core::add_failure(into, failure);
   for (const core::Capture& capture : block.captures) {
     if (into.captures.size() < capture_limit) into.captures.push_back(capture);
   }
@@ -243,7 +241,10 @@ void finish_evidence(core::Evidence& evidence, const core::TrialPlan& plan, core
     note += (note.empty() ? "" : "; ") + trouble;
   }
   // Examined, they have served: a record with every wrong output in it would run to megabytes.
-  for (core::ArmEvidence& arm : evidence.arms) arm.result.captures.clear();
+  for (core::ArmEvidence& arm : evidence.arms) {
+    add_captured_tiles(plan, data, arm.result);
+    arm.result.captures.clear();
+  }
   evidence.provenance = std::move(captures.provenance);
   evidence.error_shape = captures.shape;
   evidence.alternatives = std::move(captures.alternatives);

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "captured_tiles.hpp"
 #include "examine_terms.hpp"
 #include "faultline/core/acceptance.hpp"
 #include "faultline/core/errors.hpp"
@@ -213,6 +214,7 @@ class Sweep {
     for (std::size_t i = first_arm; i < evidence.arms.size(); ++i) {
       evidence.arms[i].result.captures.clear();
     }
+      detail::add_captured_tiles(plan, options_.data, evidence.arms[i].result);
     evidence.repeat = detail::repeat_of(evidence.arms);
   }
 
@@ -344,6 +346,7 @@ class Sweep {
     result.captures.clear();  // examined, they have served
     keep_failure(cell);
     evidence.configs.push_back(std::move(cell.evidence));
+    detail::add_captured_tiles(cell.plan, options_.data, result);
     checkpoint(evidence);
   }
 

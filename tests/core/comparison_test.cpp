@@ -302,6 +302,13 @@ OutputTotals plain_totals(const Case& c, const Tensor& got) {
     totals.worst_ratio = std::max(totals.worst_ratio, check.ratio);
     totals.worst_ulps = std::max(totals.worst_ulps, check.ulps);
     totals.worst_error = std::max(totals.worst_error, check.error);
+    std::vector<std::uint64_t> ratio_bin(error_bin(check.ratio) + 1),
+        ulp_bin(error_bin(check.ulps) + 1);
+    ratio_bin.back() = ulp_bin.back() = 1;
+    if (!stays_untouched(c.reference.bound[n])) {
+      add_bins(totals.ratio_bins, ratio_bin);
+      add_bins(totals.ulp_bins, ulp_bin);
+    }
     if (std::isfinite(check.error)) {
       totals.sum_squared_error += check.error * check.error;
       totals.sum_squared_expected += expected * expected;
@@ -375,6 +382,8 @@ TEST(Comparison, EqualsTheRuleElementByElement) {
       }
       ASSERT_EQ(totals.compared_elements, want.compared_elements);
       ASSERT_EQ(totals.tiles, want.tiles) << name_of(dtype) << " round " << round;
+      ASSERT_EQ(totals.ratio_bins, want.ratio_bins) << name_of(dtype) << " round " << round;
+      ASSERT_EQ(totals.ulp_bins, want.ulp_bins) << name_of(dtype) << " round " << round;
     }
   }
 }
@@ -402,6 +411,51 @@ TEST(Comparison, RelativeL2IsPooledOverTrialsAndLeavesOutWhatIsNotFinite) {
   OutputTotals zero;
   zero.sum_squared_error = 1.0;
   EXPECT_EQ(zero.relative_l2(), kInf);
+}
+
+TEST(Comparison, BinsEndAtPowersOfTwoThatBelongToThem) {
+  EXPECT_EQ(error_bin(0.0), 0u);
+  EXPECT_EQ(error_bin(5e-324), 1u);
+  for (std::size_t bin = 1; bin + 2 < kErrorBins; ++bin) {
+    const double end = error_bin_limit(bin);
+    EXPECT_EQ(error_bin(end), bin);
+    EXPECT_EQ(error_bin(std::nextafter(end, kInf)), bin + 1);
+  }
+  EXPECT_EQ(error_bin_limit(1), 0x1p-10);
+  EXPECT_EQ(error_bin_limit(error_bin(1.0)), 1.0);  // accepted and rejected part here
+  EXPECT_EQ(error_bin(1e300), kErrorBins - 2);
+  EXPECT_EQ(error_bin(kInf), kErrorBins - 1);
+  EXPECT_EQ(error_bin(std::nan("")), kErrorBins - 1);
+}
+
+TEST(Comparison, NamesTheWrongTilesOfATrial) {
+  const Case c = make_case(Dtype::bf16);
+  Tensor wrong = c.right;
+  wrong.set(24 * 20 + 3, 100.0);  // row 20, column 3: tile row 1, tile column 0
+  OutputTotals totals = c.totals();
+  std::vector<WrongTile> tiles;
+  for (const Tensor& got : {c.right, wrong}) {
+    compare_output(got, c.reference, c.spec.tiles, 0, totals, c.spec.shape, &tiles);
+  }
+  ASSERT_EQ(tiles.size(), 1u);
+  EXPECT_EQ(tiles[0].tile, 2);
+  EXPECT_EQ(tiles[0].bad_elements, 1u);
+  EXPECT_EQ(tiles[0].worst_ratio, totals.tiles[2].worst_ratio);
+}
+
+TEST(Failures, KeepWrongTilesWholeOrNotAtAll) {
+  TrialResult result;
+  FailedTrial failure;
+  failure.wrong_tiles.resize(TrialResult::kWrongTilesKept / 2 - 1);
+  for (int i = 0; i < 3; ++i) add_failure(result, failure);
+  failure.wrong_tiles.resize(2);
+  for (int i = 0; i < 2; ++i) add_failure(result, failure);
+  std::vector<std::size_t> kept;
+  for (const FailedTrial& f : result.failures) kept.push_back(f.wrong_tiles.size());
+  constexpr std::size_t kHalf = TrialResult::kWrongTilesKept / 2 - 1;
+  EXPECT_EQ(kept, (std::vector<std::size_t>{kHalf, kHalf, 0, 2, 0}));
+  for (std::size_t i = 0; i < TrialResult::kFailuresKept; ++i) add_failure(result, {});
+  EXPECT_EQ(result.failures.size(), TrialResult::kFailuresKept);
 }
 
 TEST(Comparison, AccumulatesOverTrials) {

@@ -126,10 +126,10 @@ TEST(Junit, WhatWasNotJudgedIsNeverGreen) {
 TEST(Junit, CharactersThatXmlDoesNotAdmitAreShown) {
   const std::string evil =
       std::string("a\0b", 3) + "\x01\x0b\r\x1b\x7f\xff ]]> <&\"'\n\t\u202e" + "\uffff\xed\xa0\x80";
-  EXPECT_EQ(escape_xml(evil),
-            "a[U+0000]b[U+0001][U+000B][U+000D][U+001B][U+007F]\ufffd ]]&gt; &lt;&amp;&quot;'\n\t"
+  EXPECT_EQ(escape_markup(evil),
+            "a[U+0000]b[U+0001][U+000B][U+000D][U+001B][U+007F]\ufffd ]]&gt; &lt;&amp;&quot;&#39;\n\t"
             "[U+202E][U+FFFF]\ufffd\ufffd\ufffd");
-  EXPECT_THAT(escape_xml_attribute(evil), HasSubstr("'&#10;&#9;[U+202E]"));
+  EXPECT_THAT(escape_markup(evil, true), HasSubstr("&#39;&#10;&#9;[U+202E]"));
 }
 
 TEST(Sarif, HoldsWhatTheSchemaRequires) {

@@ -6,7 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "faultline/reports/renderer.hpp"
-#include "html_assets.hpp"
+#include "html_script.hpp"
+#include "html_style.hpp"
 #include "samples.hpp"
 #include "sha256.hpp"
 
@@ -59,6 +60,13 @@ TEST(Html, IsOfModestSizeAndDeterministic) {
     EXPECT_LT(page.size(), 200'000u) << name;
     EXPECT_EQ(page, to_html(record)) << name;
   }
+}
+
+TEST(Html, StaysSmallForManyTrials) {
+  const std::string page = to_html(samples::stress_large());
+  EXPECT_LT(page.size(), 2'000'000u);
+  EXPECT_THAT(page, HasSubstr("962 more are in the JSON record"));  // races
+  EXPECT_THAT(page, HasSubstr("whose tiles the record holds"));
 }
 
 TEST(Html, ShowsBothSitesWithTheMarkedLine) {

@@ -70,6 +70,43 @@ void spoil(OutputTotals& totals, std::int64_t tile, std::uint64_t bad_trials,
   totals.worst_error = std::max(totals.worst_error, 0.0156 * ratio);
 }
 
+/// Errors of all elements but `bad` fall off from the bound by powers of two; the bad ones lie
+/// above it.
+void add_bins(OutputTotals& totals, std::uint64_t bad) {
+  std::vector<std::uint64_t> ratio(bad > 0 ? 17 : 10), ulps(bad > 0 ? 19 : 11);
+  std::uint64_t left = totals.compared_elements - bad;
+  ratio[0] = ulps[0] = left / 3;
+  left -= left / 3;
+  for (std::size_t bin = 9; bin > 0; --bin) {
+    const std::uint64_t part = bin > 1 ? left / 2 : left;
+    ratio[bin] = ulps[bin + 1] = part;
+    left -= part;
+  }
+  if (bad > 0) {
+    ratio[13] = ulps[15] = bad / 4;
+    ratio[16] = ulps[18] = bad - bad / 4;
+  }
+  totals.ratio_bins = ratio;
+  totals.ulp_bins = ulps;
+}
+
+void add_failing_trial(TrialResult& result, std::uint64_t trial, bool in_o, bool in_state) {
+  FailedTrial failure;
+  failure.trial = trial;
+  failure.raced = true;
+  if (in_o) {
+    for (std::int64_t tile = static_cast<std::int64_t>(trial % 3); tile < 4; ++tile) {
+      failure.wrong_tiles.push_back({0, tile, 16, 9.2});
+    }
+  }
+  if (in_state) {
+    failure.wrong_tiles.push_back({1, 1, 640, 41.3});
+    if (trial % 5 == 0) failure.wrong_tiles.push_back({1, 0, 9, 1.7});
+  }
+  for (const WrongTile& wrong : failure.wrong_tiles) failure.bad_elements += wrong.bad_elements;
+  add_failure(result, std::move(failure));
+}
+
 const TileGeometry kStateTiles{64, 64, 16, 64, 4, 2, "16 rows of dk"};
 const TileGeometry kOutTiles{1, 64, 1, 16, 0, 0, "16 columns of dv"};
 
@@ -219,7 +256,12 @@ RunRecord stress_shared_buffer() {
         spoil(state, 0, 7, 7 * 512, 39.0, 0);
       }
     }
+    add_bins(o, o_bad > 0 ? 16 * o_bad : 0);
+    add_bins(state, state_bad > 0 ? 640 * state_bad : 0);
     a.result.outputs = {o, state};
+    for (std::uint64_t n = 0; n < std::min<std::uint64_t>(wrong, 40); ++n) {
+      add_failing_trial(a.result, 3 * n, o_bad > 0, state_bad > 0);
+    }
     record.evidence.arms.push_back(a);
   }
   record.evidence.provenance = {{1, "new_state", 1, 3, 501120, 499116, 2},
@@ -266,6 +308,7 @@ RunRecord stress_clean() {
     ArmEvidence a = arm(name, 0, 500);
     a.result.outputs = {output("o", Dtype::bf16, kOutTiles, 500, 0.31),
                         output("new_state", Dtype::bf16, kStateTiles, 500, 0.22)};
+    for (OutputTotals& totals : a.result.outputs) add_bins(totals, 0);
     record.evidence.arms.push_back(a);
   }
   record.evidence.repeat = RepeatEvidence{100, 1};
@@ -830,6 +873,58 @@ RunRecord hostile() {
 }
 
 RunRecord empty() { return {}; }
+
+RunRecord stress_large() {
+  RunRecord record = on_h200("stress", "deltanet_bwd", "early_release",
+                             "deltanet_bwd b=8 h=16 t=4096 dk=64 dv=64");
+  record.analysis_plan = "20 arms of 5,000 trials, fixed before the run";
+  constexpr std::uint64_t kArms = 20, kTrials = 5000;
+  for (std::uint64_t n = 0; n < kArms; ++n) {
+    const std::uint64_t failed = n % 4 == 0 ? 0 : 1 + 97 * n;
+    ArmEvidence a = arm(fmt::format("arm {}", n), failed, kTrials);
+    for (std::uint64_t o = 0; o < 9; ++o) {
+      OutputTotals totals = output(fmt::format("d{}", o), Dtype::bf16,
+                                   {65536, 64, 64, 64, 0, 0, "one chunk"}, kTrials, 0.4);
+      const std::int64_t step = 1 + static_cast<std::int64_t>(o);
+      for (std::int64_t tile = static_cast<std::int64_t>(n); failed > 0 && tile < 1024;
+           tile += step) {
+        spoil(totals, tile, 1 + failed / 3, 41 * failed, 3.0 + static_cast<double>(tile % 7),
+              64 * tile);
+      }
+      add_bins(totals, totals.bad_elements);
+      a.result.outputs.push_back(std::move(totals));
+    }
+    for (std::uint64_t trial = 0; trial < failed; ++trial) {
+      FailedTrial failure;
+      failure.trial = 2 * trial;
+      for (std::uint32_t o = 0; o < 9; ++o) {
+        for (std::int64_t tile = 0; tile < 24; ++tile) {
+          failure.wrong_tiles.push_back(
+              {o, (static_cast<std::int64_t>(trial) * 37 + 41 * tile) % 1024, 41, 3.5});
+        }
+      }
+      add_failure(a.result, std::move(failure));
+    }
+    record.evidence.arms.push_back(std::move(a));
+  }
+  add_shared_buffer_races(record);
+  const std::vector<RaceReport> some = record.evidence.races;
+  for (int n = 0; n < 500; ++n) {
+    for (RaceReport race : some) {
+      race.byte_begin = 32 * n;
+      race.byte_end = race.byte_begin + 32;
+      record.evidence.races.push_back(race);
+    }
+  }
+  record.verdict.outcome = Outcome::fail;
+  record.verdict.summary = "fail(race.async): wrong in many of 100,000 trials";
+  Finding race;
+  race.finding = FindingClass::race_async;
+  race.headline = "Wrong in many of 100,000 trials, mostly in late arms.";
+  record.verdict.findings = {race};
+  record.replay_lines.assign(40, "faultline replay " + record.evidence.arms[1].token);
+  return record;
+}
 
 std::vector<Named> all() {
   return {{"stress_shared_buffer", stress_shared_buffer()},

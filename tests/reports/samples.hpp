@@ -26,6 +26,9 @@ core::RunRecord mutants_gemv();  ///< kill matrix: a mutant named wrong, one not
 core::RunRecord hostile();       ///< every string tries to break out of the report
 core::RunRecord empty();         ///< a default record
 
+/// 100,000 trials: 20 arms, 9 outputs of 1,024 tiles, 1,000 races. Large, and so not one of all().
+core::RunRecord stress_large();
+
 struct Named {
   std::string name;
   core::RunRecord record;

@@ -24,11 +24,11 @@ TEST(Text, PrintableTakesOneColumnPerCodePoint) {
 }
 
 TEST(Text, HtmlIsEscaped) {
-  EXPECT_EQ(escape_html("<a href=\"x\">&'"), "&lt;a href=&quot;x&quot;&gt;&amp;&#39;");
-  EXPECT_EQ(escape_html("\x1b\u202e"), "[U+001B][U+202E]");
-  EXPECT_EQ(escape_html(std::string_view("a\0b", 3)), "a[U+0000]b");
-  EXPECT_EQ(escape_html("\xff"), "\ufffd");
-  EXPECT_EQ(escape_html("\xc0\xbcscript"), "\ufffd\ufffdscript");  // overlong '<'
+  EXPECT_EQ(escape_markup("<a href=\"x\">&'"), "&lt;a href=&quot;x&quot;&gt;&amp;&#39;");
+  EXPECT_EQ(escape_markup("\x1b\u202e"), "[U+001B][U+202E]");
+  EXPECT_EQ(escape_markup(std::string_view("a\0b", 3)), "a[U+0000]b");
+  EXPECT_EQ(escape_markup("\xff"), "\ufffd");
+  EXPECT_EQ(escape_markup("\xc0\xbcscript"), "\ufffd\ufffdscript");  // overlong '<'
 }
 
 TEST(Text, Sha256MatchesTheStandard) {

@@ -31,6 +31,8 @@ int main(int argc, char** argv) {
                      render_terminal(record, {.width = width, .color = true, .unicode = true}));
       }
     }
+    write_report(samples::stress_large(), *find_renderer("html"),
+                 fmt::format("{}/stress_large.html", argv[1]));
   } catch (const faultline::core::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return static_cast<int>(error.code());

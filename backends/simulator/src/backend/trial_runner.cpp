@@ -14,7 +14,6 @@
 namespace faultline::simulator {
 namespace {
 
-constexpr std::size_t kFailuresKept = 1024;
 
 // Why the simulator cannot honour a perturbation; empty when it can.
 std::string not_modelled(const core::Perturbation& p) {
@@ -131,7 +130,8 @@ void TrialRunner::run_one(const core::TrialPlan& plan, const core::TrialRequest&
                            .input_seed = input_seed,
                            .status = report.status,
                            .raced = has_error(report.races),
-                           .bad_outputs = {}};
+                           .bad_outputs = {},
+                           .wrong_tiles = {}};
   const std::vector<std::uint32_t> outputs = plan.output_indices();
   core::Capture capture{trial, input_seed, poison, {}};
   if (report.status == core::ExecutionStatus::completed) {
@@ -140,9 +140,13 @@ void TrialRunner::run_one(const core::TrialPlan& plan, const core::TrialRequest&
       const core::BufferSpec& buffer = plan.buffers[outputs[k]];
       core::Tensor got(buffer.dtype, buffer.shape);
       backend_.download(buffers_[outputs[k]], got.bytes);
-      const std::uint64_t bad = core::compare_output(got, inputs_.reference.at(k), buffer.tiles,
-                                                     core::poison_bits(buffer.dtype, poison),
-                                                     result.outputs[k], buffer.shape);
+      const std::size_t known = failed.wrong_tiles.size();
+      const std::uint64_t bad = core::compare_output(
+          got, inputs_.reference.at(k), buffer.tiles, core::poison_bits(buffer.dtype, poison),
+          result.outputs[k], buffer.shape, &failed.wrong_tiles);
+      for (std::size_t i = known; i < failed.wrong_tiles.size(); ++i) {
+        failed.wrong_tiles[i].output = static_cast<std::uint32_t>(k);
+      }
       failed.bad_elements += bad;
       if (bad != 0) failed.bad_outputs.push_back(static_cast<std::uint32_t>(k));
       hash = core::combine_output_hash(hash, core::output_hash(got, inputs_.reference.at(k)));
@@ -169,7 +173,7 @@ void TrialRunner::run_one(const core::TrialPlan& plan, const core::TrialRequest&
   if (result.first_failed_trial == ~std::uint64_t{0}) result.first_failed_trial = trial;
   if (failed.bad_elements != 0 && result.captures.size() < request.capture_limit)
     result.captures.push_back(std::move(capture));
-  if (result.failures.size() < kFailuresKept) result.failures.push_back(std::move(failed));
+  core::add_failure(result, std::move(failed));
 }
 
 core::TrialResult TrialRunner::run(const core::TrialPlan& plan, const core::TrialRequest& request) {

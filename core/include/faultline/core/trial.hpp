@@ -208,6 +208,10 @@ struct OutputTotals {
   /// Sums of (got - expected)^2 and expected^2 over the elements with a finite error: context for
   /// readers, never part of a verdict on an element.
   double sum_squared_error = 0.0, sum_squared_expected = 0.0;
+  /// Elements by error over bound and by ulps, in the bins of error_bin() (comparison.hpp); bins
+  /// beyond the last one are 0. Counted where the host compared: perhaps not of every element
+  /// compared, and empty when of none.
+  std::vector<std::uint64_t> ratio_bins{}, ulp_bins{};
   std::vector<TileTotals> tiles{};  ///< geometry.tile_count() of them
 
   /// Root of the quotient of the two sums; 0 when there was nothing to sum, infinite when only the
@@ -223,6 +227,15 @@ struct Capture {
   std::vector<Tensor> outputs{};  ///< in output order, one trial's slice
 };
 
+/// A tile that was wrong in one trial.
+struct WrongTile {
+  std::uint32_t output = 0;  ///< index among the outputs
+  std::int64_t tile = 0;
+  std::uint64_t bad_elements = 0;
+  double worst_ratio = 0.0;  ///< worst error over bound in this trial
+  friend bool operator==(const WrongTile&, const WrongTile&) = default;
+};
+
 struct FailedTrial {
   std::uint64_t trial = 0;
   std::uint64_t input_seed = 0;
@@ -231,6 +244,8 @@ struct FailedTrial {
   bool raced = false;
   std::vector<std::uint32_t> bad_outputs{};
   bool changed_inputs = false;  ///< an input no longer held what was laid there before the launch
+  /// By output and tile, all or none of them; see add_failure(). Empty: nothing wrong, or not kept.
+  std::vector<WrongTile> wrong_tiles{};
 };
 
 /// An input that the subject wrote to.
@@ -257,7 +272,8 @@ struct TrialResult {
   std::vector<ChangedInput> changed_inputs{};  ///< each counts as a failure
   /// Trials after which the inputs were compared with what was laid there.
   std::uint64_t inputs_checked = 0;
-  std::vector<FailedTrial> failures{};  ///< the first 1024
+  static constexpr std::size_t kFailuresKept = 1024, kWrongTilesKept = 2048;
+  std::vector<FailedTrial> failures{};  ///< the first kFailuresKept; see add_failure()
   std::vector<Capture> captures{};
   /// Bitwise repeat check: distinct output hashes per input set. 0: not measured.
   std::uint64_t input_sets = 0, distinct_outputs = 0;
@@ -281,3 +297,7 @@ void add_changed_input(TrialResult& result, const BufferSpec& input,
                        std::span<const std::byte> laid, std::span<const std::byte> now);
 
 }  // namespace faultline::core
+/// Keep a failing trial, unless kFailuresKept are kept already; without its wrong tiles where more
+/// than kWrongTilesKept would be kept in all.
+void add_failure(TrialResult& result, FailedTrial failure);
+

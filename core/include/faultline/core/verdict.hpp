@@ -58,6 +58,8 @@ std::string_view name_of(Outcome outcome);
 std::string_view name_of(Severity severity);
 std::string_view name_of(FindingClass finding);  ///< "race.async"
 std::optional<FindingClass> parse_finding_class(std::string_view text);
+bool is_race(FindingClass finding);  ///< race.*
+bool is_slow(FindingClass finding);  ///< slow.*: defects that leave the values right
 
 struct Finding {
   FindingClass finding = FindingClass::unknown;

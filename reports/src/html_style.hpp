@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Style and script of the HTML report. Colours meet WCAG AA (4.5:1) in both schemes: the browser
-// test measures them.
+// Style of the HTML report. Colours meet WCAG AA (4.5:1) in both themes: the browser test measures
+// them. The theme is the system's unless the page's root says another (data-theme).
 #pragma once
 
 #include <string_view>
@@ -8,12 +8,18 @@
 namespace faultline::reports {
 
 inline constexpr std::string_view kStyle = R"css(
-:root{color-scheme:light dark;--bg:#fff;--surface:#f5f6f8;--text:#1b2027;--muted:#57606a;
+:root{color-scheme:light;--bg:#fff;--surface:#f5f6f8;--text:#1b2027;--muted:#57606a;
 --line:#d5dae0;
 --accent:#0b5cad;--fail:#b3261e;--pass:#176f31;--warn:#7d5200;--mark:#fff1c9;
 --h0:#eef0f3;--h1:#fdedc9;--h2:#f8cd8d;--h3:#f0975f;--h4:#b92f24;--h0t:#57606a;--ht:#1b2027;
 --h4t:#fff}
-@media(prefers-color-scheme:dark){:root{--bg:#101317;--surface:#181c22;--text:#e4e8ed;
+:root[data-theme=dark]{color-scheme:dark;--bg:#101317;--surface:#181c22;--text:#e4e8ed;
+--muted:#9ba5b1;--line:#2c333c;
+--accent:#7fb8ff;--fail:#ff8f86;--pass:#74d98e;--warn:#ecc067;--mark:#463a17;
+--h0:#1e242c;--h1:#40371f;--h2:#6a4a17;--h3:#974419;--h4:#c0362b;--h0t:#9ba5b1;--ht:#fff;
+--h4t:#fff}
+@media(prefers-color-scheme:dark){:root:not([data-theme]){color-scheme:dark;--bg:#101317;
+--surface:#181c22;--text:#e4e8ed;
 --muted:#9ba5b1;--line:#2c333c;
 --accent:#7fb8ff;--fail:#ff8f86;--pass:#74d98e;--warn:#ecc067;--mark:#463a17;
 --h0:#1e242c;--h1:#40371f;--h2:#6a4a17;--h3:#974419;--h4:#c0362b;--h0t:#9ba5b1;--ht:#fff;
@@ -22,7 +28,10 @@ inline constexpr std::string_view kStyle = R"css(
 html{-webkit-text-size-adjust:100%}
 body{margin:0;background:var(--bg);color:var(--text);
 font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
-main,footer{max-width:76rem;margin:0 auto;padding:0 1.25rem}
+header,main,footer{max-width:80rem;margin:0 auto;padding:0 1.25rem}
+main:focus{outline:none}
+.unseen{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);
+white-space:nowrap}
 code,pre,.mono{font-family:ui-monospace,"SF Mono",Menlo,Consolas,"DejaVu Sans Mono",monospace;
 font-size:.867em}
 h1,h2,h3,h4,p,ul,dl,figure,pre{margin:0}
@@ -40,7 +49,8 @@ section>h2{border-top:1px solid var(--line);padding-top:1.25rem}
 .skip{position:absolute;left:-999px}
 .skip:focus{left:1rem;top:.5rem;background:var(--bg);padding:.25rem .5rem}
 :focus-visible{outline:2px solid var(--accent);outline-offset:2px}
-header{padding:1.75rem 0 0}
+header{padding-top:1.5rem}
+#theme{margin-left:auto}
 .verdict{display:flex;flex-wrap:wrap;align-items:center;gap:.25rem .75rem}
 .badge{font-weight:700;font-size:.867rem;letter-spacing:.06em;padding:.15rem .6rem;
 border-radius:4px;color:#fff}
@@ -90,7 +100,8 @@ pre .n{display:inline-block;min-width:3.2em;padding-right:1em;text-align:right;c
 user-select:none}
 .marked .n{color:var(--text);font-weight:700}
 .scroll{overflow-x:auto}.scroll+.scroll{margin-top:1.25rem}
-.scroll+p{margin-top:.75rem;max-width:60rem}
+.scroll+p{margin-top:.5rem;max-width:60rem}
+.footing{max-width:60rem;margin-top:.75rem}
 .timing th[scope=row]{width:30%}
 table{border-collapse:collapse;font-size:.933rem}
 table.wide{width:100%}
@@ -105,16 +116,56 @@ tbody th{font-weight:400}
 .muted{color:var(--muted)}
 .note{color:var(--muted);font-size:.867rem;display:block}.note.warn{color:var(--warn)}
 .maps{display:flex;flex-wrap:wrap;gap:1.5rem 2.5rem;align-items:flex-start}
-figure{min-width:0;max-width:100%}figure.drawn{flex:1 1 100%}
+figure{min-width:0;max-width:100%}
+figure.drawn{flex:1 1 100%}
+figure.drawn,.race,.errors{content-visibility:auto;contain-intrinsic-size:auto 24rem}
 figcaption{margin-bottom:.5rem;max-width:46rem}
-.tiles{border-collapse:separate;border-spacing:3px;margin-left:-3px}
-.tiles th{font-size:.867rem;color:var(--muted);font-weight:500;padding:.15rem .6rem .15rem 0;
-border:0}
-.tiles td{border:0!important;border-radius:5px;padding:.4rem .7rem;min-width:6.2rem;
-font-variant-numeric:tabular-nums}
-.tiles tr>*{border:0!important}
-.tiles td b{display:block;font-weight:500;font-size:.8rem}
-.tiles td span{font-weight:600;white-space:nowrap}
+.map,.matrix{border-collapse:separate;border-spacing:3px;margin-left:-3px}
+.map th,.matrix th{font-size:.867rem;color:var(--muted);font-weight:500;padding:.1rem .5rem .1rem 0;
+white-space:nowrap}
+.map tbody th{position:sticky;left:0;background:var(--bg);z-index:1}
+.map tr>*,.matrix tr>*{border:0!important}
+.map td{border-radius:5px;padding:0;font-variant-numeric:tabular-nums;vertical-align:top;
+cursor:crosshair}
+.map td>*{display:none;white-space:nowrap}
+.map td b{font-weight:500;font-size:.8rem}.map td span{font-weight:600}
+.map td small{font-size:.8rem}
+.map td.at{outline:2px solid var(--text);outline-offset:1px}
+.map td:focus-visible{outline:3px solid var(--accent);outline-offset:1px}
+.z0,.z1{border-spacing:1px}.z2{border-spacing:2px}
+.z0 td,.z1 td,.z2 td{border-radius:2px}
+.z0 td{min-width:6px;height:6px}.z1 td{min-width:11px;height:11px}.z2 td{min-width:18px;height:18px}
+.z0 thead th,.z1 thead th,.z2 thead th,.z3 thead i{display:none}
+.z0 tbody th,.z1 tbody th{font-size:9px;line-height:1;padding:0 .4rem 0 0}
+.z3 td{min-width:2.6rem;height:2.1rem;padding:.3rem .35rem}.z3 td b{display:block}
+.z4 td{min-width:6rem;padding:.4rem .7rem}.z5 td{min-width:9.5rem;padding:.5rem .8rem}
+.z4 td b,.z4 td span,.z5 td>*{display:block}
+.z3 td b i,.map thead i{font-style:normal}.z3 td b i{display:none}
+.map td b i{font-style:normal}
+.tools,.buttons{display:flex;flex-wrap:wrap;gap:.35rem}
+.tools{float:right;margin:0 0 .4rem 1rem}
+.tools button{min-width:2.2rem}
+.tools+.scroll{clear:right}
+.readout{min-height:3em;font-size:.933rem;margin-top:.5rem;max-width:60rem}
+.player{position:sticky;top:0;z-index:2;background:var(--surface);border:1px solid var(--line);
+border-radius:6px;padding:.6rem .8rem;margin-bottom:1rem;display:grid;gap:.4rem .8rem;
+grid-template-columns:max-content minmax(8rem,1fr)}
+.player input{width:100%;accent-color:var(--accent);margin:0}
+.player p{grid-column:1/-1}.player .shown{font-size:.933rem;font-variant-numeric:tabular-nums}
+.errors+.errors{margin-top:1.5rem}
+.pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,22rem),1fr));
+gap:.5rem 2rem;margin-top:.5rem}
+.pair figcaption{font-size:.867rem;color:var(--muted);margin-bottom:.25rem}
+svg.columns{display:block;width:100%;height:150px;overflow:visible}
+.columns .v{fill:var(--accent)}.columns .over{fill:var(--fail)}
+.columns .axis{stroke:var(--muted)}.columns .limit{stroke:var(--fail);stroke-dasharray:4 3}
+.columns text{font-size:11px;fill:var(--muted);text-anchor:middle}
+.sweep td,.sweep th{padding:.28rem .7rem;white-space:nowrap}
+.sweep td{text-align:right;font-variant-numeric:tabular-nums}
+.sweep th[scope=row]{position:sticky;left:0;background:var(--bg);padding-left:0}
+.sweep thead th{text-align:right}.sweep thead th:first-child{text-align:left;padding-left:0}
+.sweep caption{font-weight:400;color:var(--muted);font-size:.867rem}
+.named{list-style:none;padding:0;margin-bottom:.75rem}
 .h0{background:var(--h0);color:var(--h0t);fill:var(--h0)}
 .h1{background:var(--h1);color:var(--ht);fill:var(--h1)}
 .h2{background:var(--h2);color:var(--ht);fill:var(--h2)}
@@ -124,13 +175,10 @@ font-variant-numeric:tabular-nums}
 .legend{display:flex;flex-wrap:wrap;gap:.35rem;list-style:none;padding:0;margin:.2rem 0 1rem;
 font-size:.8rem}
 .legend li{padding:.05rem .6rem;border-radius:4px}
-svg.map{display:block;min-width:36rem;width:100%;max-width:60rem;height:auto}
-svg.map text{font-size:9px;fill:var(--muted)}
-svg.map rect:hover{stroke:var(--text)}
 details{margin-top:.6rem}
 summary{cursor:pointer;color:var(--accent);font-size:.933rem}
-.matrix td,.matrix th{text-align:center;min-width:3.4rem}
-.matrix td{padding:.3rem .5rem}
+.matrix td,.matrix thead th{text-align:center;min-width:3.4rem}
+.matrix td{padding:.3rem .5rem;border-radius:5px}
 .bar{display:inline-block;vertical-align:-1px;width:5rem;height:.7rem;margin-left:.6rem}
 .bar rect{fill:var(--h0)}.bar rect.v{fill:var(--accent)}.bar rect.over{fill:var(--fail)}
 .arms tbody th{min-width:15rem}
@@ -146,10 +194,12 @@ footer{padding-top:2rem;padding-bottom:3rem;color:var(--muted);font-size:.867rem
 footer h2{border-top:1px solid var(--line);padding-top:1.25rem;color:var(--text)}
 @media(max-width:44rem){
 #mutants td{white-space:nowrap}#mutants tbody th{position:sticky;left:0;background:var(--bg)}
-body{font-size:14.5px}main,footer{padding-left:.9rem;padding-right:.9rem}h1{font-size:1.3rem}
+body{font-size:14.5px}header,main,footer{padding-left:.9rem;padding-right:.9rem}h1{font-size:1.3rem}
 .facts{grid-template-columns:minmax(0,1fr);gap:0}.facts dd{margin-bottom:.45rem}
 .command{flex-direction:column}.command button{align-self:flex-end}
-.tiles td{min-width:5.2rem;padding:.35rem .5rem}
+.z4 td{min-width:5.2rem;padding:.35rem .5rem}
+.player{grid-template-columns:minmax(0,1fr)}
+#theme{margin-left:0}
 .arms,.arms tbody,.arms thead{display:block}
 .arms caption{display:block}
 .arms thead th{position:absolute;left:-999px}
@@ -166,36 +216,26 @@ grid-template-areas:"name rate" "count interval" "raced wrong" "chart chart"}
 .arms .rate,.arms .interval{text-align:right}
 .arms td.chart{grid-area:chart}.arms .chart{width:auto;padding:.1rem 1.2rem}
 }
-@media print{:root{--bg:#fff;--surface:#f5f6f8;--text:#000;--muted:#444}body{font-size:10pt}
-nav,button,.skip{display:none!important}main,footer{max-width:none}
-.race,.finding,figure,tr{break-inside:avoid}*{-webkit-print-color-adjust:exact;
+@media(min-width:110rem){html{font-size:19px}body{font-size:1rem}header,main,footer{max-width:94rem}
+.columns text,.arms svg text{font-size:14px}svg.columns{height:190px}
+.arms svg{height:26px}.arms thead svg{height:20px}
+.z0 td{min-width:9px;height:9px}.z1 td{min-width:15px;height:15px}.z2 td{min-width:24px;height:24px}
+.z0 tbody th,.z1 tbody th{font-size:11px}}
+@media(prefers-reduced-motion:no-preference){.map td{transition:background-color .12s}}
+@media print{:root:root,:root[data-theme]{color-scheme:light;--bg:#fff;--surface:#f5f6f8;
+--text:#1b2027;--muted:#57606a;
+--line:#d5dae0;
+--accent:#0b5cad;--fail:#b3261e;--pass:#176f31;--warn:#7d5200;--mark:#fff1c9;
+--h0:#eef0f3;--h1:#fdedc9;--h2:#f8cd8d;--h3:#f0975f;--h4:#b92f24;--h0t:#57606a;--ht:#1b2027;
+--h4t:#fff;--text:#000;--muted:#444}
+body{font-size:9.5pt}nav,button,.skip,.tools,.player,[data-hint],.readout{display:none!important}
+header,main,footer{max-width:none;padding:0}.scroll,pre{overflow:visible}
+pre .row{white-space:pre-wrap}
+.map td.at{outline:0}
+figure.drawn,.race,.errors{content-visibility:visible}
+a{color:inherit;text-decoration:none}h2,h3,h4{break-after:avoid}
+.race,.finding,figure,tr,.command{break-inside:avoid}*{-webkit-print-color-adjust:exact;
 print-color-adjust:exact}}
 )css";
-
-inline constexpr std::string_view kScript = R"js(
-for (const button of document.querySelectorAll("button[data-copy]")) {
-  button.hidden = false;
-  button.addEventListener("click", async () => {
-    const code = document.getElementById(button.dataset.copy);
-    let done = false;
-    try {
-      await navigator.clipboard.writeText(code.textContent);
-      done = true;
-    } catch (refused) {
-      const range = document.createRange();
-      range.selectNodeContents(code);
-      const selection = getSelection();
-      selection.removeAllRanges();
-      selection.addRange(range);
-      done = document.execCommand("copy");
-    }
-    button.textContent = done ? "Copied" : "Press Ctrl+C";
-    setTimeout(() => { button.textContent = "Copy"; }, 2000);
-  });
-}
-addEventListener("beforeprint", () => {
-  for (const details of document.querySelectorAll("details")) details.open = true;
-});
-)js";
 
 }  // namespace faultline::reports

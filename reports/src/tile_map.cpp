@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tile_map.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "numbers.hpp"
+#include "view.hpp"
+
+namespace faultline::reports {
+namespace {
+
+void add(core::TileTotals& sum, const core::TileTotals& part) {
+  sum.bad_trials += part.bad_trials;
+  sum.bad_elements += part.bad_elements;
+  sum.not_finite += part.not_finite;
+  sum.poison += part.poison;
+  sum.no_reference += part.no_reference;
+  sum.worst_ratio = worse(sum.worst_ratio, part.worst_ratio);
+  sum.worst_ulps = worse(sum.worst_ulps, part.worst_ulps);
+  if (part.first_bad_index >= 0 &&
+      (sum.first_bad_index < 0 || part.first_bad_index < sum.first_bad_index)) {
+    sum.first_bad_index = part.first_bad_index;
+  }
+}
+
+// An output's totals over several results, tile by tile.
+struct Gathered {
+  TileMap map;
+  std::vector<core::TileTotals> tiles;
+  std::size_t results = 0;
+};
+
+// Decides what stands where.
+void lay_out(TileMap& map, std::int64_t tiles, std::int64_t max_cells) {
+  const core::TileGeometry& geometry = map.geometry;
+  std::int64_t group = geometry.tiles_per_group > 0 ? geometry.tiles_per_group : tiles;
+  map.by_buffer = geometry.pipeline_depth > 1 && group > 1;
+  map.groups = geometry.tiles_per_group > 0 && tiles > 0 ? (tiles + group - 1) / group : 1;
+  const std::int64_t count = map.groups > 1 ? group : tiles;
+  std::int64_t down = geometry.tiles_down();
+  map.columns = geometry.tiles_across();
+  if (map.by_buffer) {
+    const std::int64_t depth = geometry.pipeline_depth;
+    down = std::min<std::int64_t>(depth, count);
+    map.columns = (count + depth - 1) / depth;
+  } else if (map.groups > 1) {  // one group as a strip
+    down = 1;
+    map.columns = count;
+  } else if (map.columns == 1) {  // a column of tiles reads better as a strip
+    std::swap(down, map.columns);
+  }
+  if (down * map.columns > max_cells) {
+    const std::int64_t side = std::max<std::int64_t>(1, std::llround(std::sqrt(max_cells)));
+    if (down > 1) {
+      map.bin_down = map.by_buffer ? 1 : (down + side - 1) / side;
+    }
+    const std::int64_t rows = (down + map.bin_down - 1) / map.bin_down;
+    map.bin_across = std::max<std::int64_t>(1, (map.columns * rows + max_cells - 1) / max_cells);
+  }
+  map.down = (down + map.bin_down - 1) / map.bin_down;
+  map.across = (map.columns + map.bin_across - 1) / map.bin_across;
+  map.cells.resize(static_cast<std::size_t>(map.down * map.across));
+}
+
+void fill(TileMap& map, const std::vector<core::TileTotals>& tiles) {
+  const auto count = std::ssize(tiles);
+  const std::int64_t group = map.groups > 1 ? map.geometry.tiles_per_group : count;
+  for (std::int64_t position = 0; position < std::min(group, count); ++position) {
+    core::TileTotals folded;
+    for (std::int64_t tile = position; tile < count; tile += group) {
+      add(folded, tiles[static_cast<std::size_t>(tile)]);
+    }
+    TileCell& cell = map.cells[map.cell_of(position)];
+    cell.first = cell.present ? std::min(cell.first, position) : position;
+    cell.last = cell.present ? std::max(cell.last, position) : position;
+    cell.present = true;
+    const std::uint64_t worst_trials = std::max(cell.totals.bad_trials, folded.bad_trials);
+    add(cell.totals, folded);
+    if (map.bin_down * map.bin_across > 1) {
+      cell.totals.bad_trials = worst_trials;  // a trial must not count once per tile of the cell
+    }
+  }
+}
+
+// Passing configs of a sweep have nothing to show tile by tile; failing ones of one geometry share
+// a map.
+bool has_map(const core::OutputTotals& output, bool is_config) {
+  return !output.tiles.empty() && (!is_config || output.bad_elements > 0);
+}
+
+bool is_of(const core::OutputTotals& output, bool is_config, const TileMap& map) {
+  return map.output == output.name && map.geometry == output.geometry &&
+         map.scope.empty() != is_config;
+}
+
+}  // namespace
+
+std::string TileMap::cell_name(const TileCell& cell) {
+  return cell.first == cell.last ? fmt::format("tile {}", cell.first)
+                                 : fmt::format("tiles {}-{}", cell.first, cell.last);
+}
+
+std::size_t TileMap::cell_of(std::int64_t tile) const {
+  const std::int64_t position = groups > 1 ? tile % geometry.tiles_per_group : tile;
+  const std::int64_t depth = geometry.pipeline_depth;
+  const std::int64_t row = by_buffer ? position % depth : position / columns;
+  const std::int64_t column = by_buffer ? position / depth : position % columns;
+  return static_cast<std::size_t>(row / bin_down * across + column / bin_across);
+}
+
+std::int64_t TileMap::elements_of(const TileCell& cell) const {
+  return (cell.last - cell.first + 1) * groups * geometry.tile_rows * geometry.tile_cols;
+}
+
+std::vector<TileMap> tile_maps_of(const core::RunRecord& record, std::int64_t max_cells) {
+  std::vector<Gathered> gathered;
+  for_each_result(record, [&](const core::TrialResult& result, std::string_view scope) {
+    for (const auto& output : result.outputs) {
+      const bool is_config = !scope.empty();
+      if (!has_map(output, is_config)) {
+        continue;
+      }
+      auto found = std::find_if(gathered.begin(), gathered.end(),
+                                [&](const Gathered& g) { return is_of(output, is_config, g.map); });
+      if (found == gathered.end()) {
+        found = gathered.insert(gathered.end(), Gathered{});
+        found->map.output = output.name;
+        found->map.dtype = output.dtype;
+        found->map.geometry = output.geometry;
+        found->map.scope = scope;
+        found->tiles.resize(output.tiles.size());
+      }
+      ++found->results;
+      found->map.trials += result.trials;
+      found->map.bad_trials += output.bad_trials;
+      found->map.bad_elements += output.bad_elements;
+      found->map.compared_elements += output.compared_elements;
+      found->map.worst_ratio = worse(found->map.worst_ratio, output.worst_ratio);
+      for (std::size_t i = 0; i < std::min(found->tiles.size(), output.tiles.size()); ++i) {
+        add(found->tiles[i], output.tiles[i]);
+      }
+    }
+  });
+  std::vector<TileMap> maps;
+  for (auto& g : gathered) {
+    if (!g.map.scope.empty() && g.results > 1) {
+      g.map.scope = fmt::format("{} failing configurations", g.results);
+    }
+    lay_out(g.map, std::ssize(g.tiles), max_cells);
+    fill(g.map, g.tiles);
+    maps.push_back(std::move(g.map));
+  }
+  std::stable_partition(maps.begin(), maps.end(), [](const TileMap& map) { return map.failed(); });
+  return maps;
+}
+
+int heat_level(const TileMap& map, const TileCell& cell) {
+  if (cell.totals.bad_trials == 0 && cell.totals.bad_elements == 0) {
+    return 0;
+  }
+  const double share = static_cast<double>(cell.totals.bad_trials) /
+                       static_cast<double>(std::max<std::uint64_t>(1, map.comparisons()));
+  return share < 0.01 ? 1 : share < 0.1 ? 2 : share < 0.5 ? 3 : 4;
+}
+
+std::vector<const TileCell*> wrong_cells_of(const TileMap& map) {
+  std::vector<const TileCell*> wrong;
+  for (const auto& cell : map.cells) {
+    if (cell.present && heat_level(map, cell) > 0) {
+      wrong.push_back(&cell);
+    }
+  }
+  std::stable_sort(wrong.begin(), wrong.end(), [](const TileCell* a, const TileCell* b) {
+    return std::pair(a->totals.bad_trials, a->totals.bad_elements) >
+           std::pair(b->totals.bad_trials, b->totals.bad_elements);
+  });
+  return wrong;
+}
+
+std::string map_description(const TileMap& map) {
+  std::string text = count_text(static_cast<std::uint64_t>(map.geometry.tile_count()), "tile");
+  if (!map.geometry.tile_axis.empty()) {
+    text += " of " + map.geometry.tile_axis;
+  }
+  if (map.groups > 1) {
+    text += fmt::format(", {} groups folded into one",
+                        count_text(static_cast<std::uint64_t>(map.groups)));
+  }
+  if (map.geometry.pipeline_depth > 0) {
+    text += ", through " +
+            count_text(static_cast<std::uint64_t>(map.geometry.pipeline_depth), "buffer");
+  }
+  return text;
+}
+
+std::string tile_details(const core::TileTotals& totals) {
+  std::string text = fmt::format("{}, worst {}", count_text(totals.bad_elements, "wrong element"),
+                                 bound_text(totals.worst_ratio));
+  if (totals.first_bad_index >= 0) {
+    text += fmt::format(", first at element {}", totals.first_bad_index);
+  }
+  if (totals.not_finite > 0) {
+    text += fmt::format(", {} not finite", count_text(totals.not_finite));
+  }
+  if (totals.poison > 0) {
+    text += fmt::format(", {} never written", count_text(totals.poison));
+  }
+  if (totals.no_reference > 0) {
+    text += fmt::format(", {} without a usable reference", count_text(totals.no_reference));
+  }
+  return text;
+}
+
+std::string wrong_of_text(const TileMap& map, const TileCell& cell) {
+  return fmt::format("{} of {}", count_text(cell.totals.bad_trials),
+                     count_text(map.comparisons(), map.groups > 1 ? "comparison" : "trial"));
+}
+TrialFrames trial_frames_of(const core::RunRecord& record, const std::vector<TileMap>& maps,
+                            std::size_t limit) {
+  TrialFrames all;
+  std::size_t sources = 0;
+  const auto is_kept = [](const core::FailedTrial& failure) {
+    return !failure.wrong_tiles.empty();
+  };
+  for_each_result(record, [&](const core::TrialResult& result, std::string_view) {
+    const auto kept = static_cast<std::size_t>(
+        std::count_if(result.failures.begin(), result.failures.end(), is_kept));
+    all.recorded += kept;
+    sources += kept > 0 ? 1 : 0;
+  });
+  if (sources == 0) {
+    return all;
+  }
+  const std::size_t share = std::max<std::size_t>(1, limit / sources);
+  std::size_t arm = 0;
+  for_each_result(record, [&](const core::TrialResult& result, std::string_view scope) {
+    const bool is_config = !scope.empty();
+    const std::string source =
+        is_config ? std::string(scope) : record.evidence.arms[arm++].perturbation.name;
+    std::size_t taken = 0;
+    for (const core::FailedTrial& failure : result.failures) {
+      if (taken == share || all.frames.size() == limit) {
+        break;
+      }
+      TrialFrame frame{source, failure.trial, {}};
+      for (const core::WrongTile& wrong : failure.wrong_tiles) {
+        if (wrong.output >= result.outputs.size()) {
+          continue;
+        }
+        const core::OutputTotals& output = result.outputs[wrong.output];
+        const auto map = std::find_if(maps.begin(), maps.end(), [&](const TileMap& m) {
+          return is_of(output, is_config, m);
+        });
+        if (map == maps.end() || wrong.tile < 0 || wrong.tile >= std::ssize(output.tiles)) {
+          continue;
+        }
+        const auto index = static_cast<std::size_t>(map - maps.begin());
+        const std::size_t cell = map->cell_of(wrong.tile);
+        const auto same =
+            std::find_if(frame.tiles.begin(), frame.tiles.end(), [&](const TrialFrame::Tile& tile) {
+              return tile.map == index && tile.cell == cell;
+            });
+        if (same == frame.tiles.end()) {
+          frame.tiles.push_back({index, cell, wrong.bad_elements, wrong.worst_ratio});
+        } else {
+          same->bad_elements += wrong.bad_elements;
+          same->worst_ratio = worse(same->worst_ratio, wrong.worst_ratio);
+        }
+      }
+      if (!frame.tiles.empty()) {
+        all.frames.push_back(std::move(frame));
+        ++taken;
+      }
+    }
+  });
+  return all;
+}
+
+}  // namespace faultline::reports

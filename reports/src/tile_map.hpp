@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which tiles of an output were wrong: over all trials, and in each trial that was kept.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "faultline/core/run_record.hpp"
+
+namespace faultline::reports {
+
+/// One square of a tile map.
+struct TileCell {
+  bool present = false;              ///< false: beyond the last tile of the group
+  std::int64_t first = 0, last = 0;  ///< tiles (positions in the group) that it stands for
+  core::TileTotals totals;  ///< summed over groups and over first..last; worst of the worst
+};
+
+/// One output's tiles over all trials that share its geometry. With a pipeline the map is folded to
+/// one group and shows buffers down, rounds across: tile = round * depth + buffer. Otherwise it is
+/// the tile grid itself.
+struct TileMap {
+  std::string output;
+  core::Dtype dtype = core::Dtype::f32;
+  core::TileGeometry geometry;
+  std::string scope;  ///< of a sweep: the problem and config, or how many failing ones
+  bool by_buffer = false;
+  std::int64_t groups = 1;                    ///< groups folded into one
+  std::int64_t columns = 0;                   ///< of tiles, before they are binned
+  std::int64_t bin_down = 1, bin_across = 1;  ///< tiles that one cell stands for
+  std::int64_t down = 0, across = 0;
+  std::vector<TileCell> cells;  ///< down x across, row-major
+  std::uint64_t trials = 0;     ///< in which the output was compared
+  std::uint64_t bad_trials = 0;
+  std::uint64_t bad_elements = 0, compared_elements = 0;
+  double worst_ratio = 0.0;
+
+  bool failed() const { return bad_trials > 0 || bad_elements > 0; }
+  /// Trials that a cell's bad_trials is out of: each trial has `groups` of it.
+  std::uint64_t comparisons() const { return trials * static_cast<std::uint64_t>(groups); }
+  const TileCell& at(std::int64_t row, std::int64_t column) const {
+    return cells[static_cast<std::size_t>(row * across + column)];
+  }
+  /// Index in `cells` of a tile of the whole output.
+  std::size_t cell_of(std::int64_t tile) const;
+  /// Of the record, that a cell stands for: all groups.
+  std::int64_t elements_of(const TileCell& cell) const;
+  /// "tile 3" or "tiles 8-15".
+  static std::string cell_name(const TileCell& cell);
+};
+/// Shade of a cell by the share of comparisons in which it was wrong: 0 never, 1 under 1 %, 2 under
+/// 10 %, 3 under 50 %, 4 the rest.
+int heat_level(const TileMap& map, const TileCell& cell);
+/// Wrong cells, worst first.
+std::vector<const TileCell*> wrong_cells_of(const TileMap& map);
+/// "4 tiles of 16 rows of dk, 8 groups folded into one, through 2 buffers"
+std::string map_description(const TileMap& map);
+/// "501,120 wrong elements, worst 41.3 x bound, first at element 1024"
+std::string tile_details(const core::TileTotals& totals);
+/// "783 of 2,000 trials"
+std::string wrong_of_text(const TileMap& map, const TileCell& cell);
+
+/// Failing maps first, otherwise in the order of the record. No map has more than max_cells cells.
+std::vector<TileMap> tile_maps_of(const core::RunRecord& record, std::int64_t max_cells);
+
+/// One failing trial: what of each map was wrong in it.
+struct TrialFrame {
+  struct Tile {
+    std::size_t map = 0, cell = 0;  ///< indices among the maps, and in TileMap::cells
+    std::uint64_t bad_elements = 0;
+    double worst_ratio = 0.0;
+  };
+  std::string source;  ///< the arm, or problem and config
+  std::uint64_t trial = 0;
+  std::vector<Tile> tiles;
+};
+
+/// The failing trials whose tiles the record holds, in the order of its results. At most `limit`,
+/// and of no result more than its equal share, so that each arm is seen.
+struct TrialFrames {
+  std::vector<TrialFrame> frames;
+  std::size_t recorded = 0;  ///< that the record holds
+};
+TrialFrames trial_frames_of(const core::RunRecord& record, const std::vector<TileMap>& maps,
+                            std::size_t limit);
+
+}  // namespace faultline::reports

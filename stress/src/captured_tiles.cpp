@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "captured_tiles.hpp"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "faultline/core/comparison.hpp"
+#include "faultline/stress/captures.hpp"
+
+namespace faultline::stress::detail {
+namespace {
+
+void compare(const core::TrialPlan& plan, const core::Capture& capture,
+             const std::vector<core::ReferenceTensor>& references, core::TrialResult& result) {
+  const std::vector<std::uint32_t> outputs = plan.output_indices();
+  std::vector<core::WrongTile> wrong_tiles;
+  for (std::size_t k = 0; k < outputs.size() && k < capture.outputs.size(); ++k) {
+    const core::BufferSpec& buffer = plan.buffers[outputs[k]];
+    core::OutputTotals totals = core::make_output_totals(buffer);
+    const std::size_t known = wrong_tiles.size();
+    core::compare_output(capture.outputs[k], references.at(k), buffer.tiles,
+                         core::poison_bits(buffer.dtype, capture.poison), totals, buffer.shape,
+                         &wrong_tiles);
+    for (std::size_t i = known; i < wrong_tiles.size(); ++i) {
+      wrong_tiles[i].output = static_cast<std::uint32_t>(k);
+    }
+    if (k < result.outputs.size()) {
+      core::add_bins(result.outputs[k].ratio_bins, totals.ratio_bins);
+      core::add_bins(result.outputs[k].ulp_bins, totals.ulp_bins);
+    }
+  }
+  const auto failure =
+      std::find_if(result.failures.begin(), result.failures.end(),
+                   [&](const core::FailedTrial& f) { return f.trial == capture.trial; });
+  if (failure != result.failures.end()) failure->wrong_tiles = std::move(wrong_tiles);
+}
+
+}  // namespace
+
+void add_captured_tiles(const core::TrialPlan& plan, core::DataMode data,
+                        core::TrialResult& result) {
+  constexpr std::size_t kInputSets = 8;
+  const bool compared_here = std::any_of(result.outputs.begin(), result.outputs.end(),
+                                         [](const auto& o) { return !o.ratio_bins.empty(); });
+  if (compared_here || !plan.reference) return;
+  std::map<std::uint64_t, std::vector<core::ReferenceTensor>> references;
+  for (const core::Capture& capture : result.captures) {
+    auto found = references.find(capture.input_seed);
+    if (found == references.end()) {
+      if (references.size() == kInputSets) continue;
+      found = references
+                  .emplace(capture.input_seed,
+                           plan.reference(make_inputs(plan, data, capture.input_seed)))
+                  .first;
+    }
+    compare(plan, capture, found->second, result);
+  }
+}
+
+}  // namespace faultline::stress::detail
