@@ -200,7 +200,7 @@ void check_sizes(std::size_t got_bytes, Dtype dtype, const ReferenceTensor& refe
 }  // namespace
 
 double error_bin_limit(std::size_t bin) {
-  return bin == 0              ? 0.0
+  return bin == 0               ? 0.0
          : bin < kErrorBins - 2 ? std::ldexp(1.0, kLowestErrorExponent + static_cast<int>(bin) - 1)
                                 : kInfinity;
 }

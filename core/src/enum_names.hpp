@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "faultline/core/dtype.hpp"
+#include "faultline/core/evidence.hpp"
 #include "faultline/core/execution.hpp"
 #include "faultline/core/kill_matrix.hpp"
 #include "faultline/core/perturbation.hpp"
@@ -78,6 +79,17 @@ template <>
 struct EnumNames<Detector> {
   static constexpr std::array<std::string_view, 5> kNames{"tight_loop", "verify", "stress",
                                                           "happens_before", "sanitizer"};
+};
+template <>
+struct EnumNames<ErrorReading::Kind> {
+  static constexpr std::array<std::string_view, 9> kNames{
+      "one_bit",       "offset",      "scale",         "saturated",  "slice_missing",
+      "slice_doubled", "slice_stale", "other_address", "other_trial"};
+};
+template <>
+struct EnumNames<ExperimentEvidence::Kind> {
+  static constexpr std::array<std::string_view, 7> kNames{
+      "serialised", "one_block", "one_stage", "eager", "twin", "knob", "delay"};
 };
 template <>
 struct EnumNames<Outcome> {

@@ -15,7 +15,8 @@ std::uint64_t count(const std::vector<KillRow>& rows, Wanted wanted) {
 }  // namespace
 
 bool KillRow::applicable() const {
-  return std::any_of(cells.begin(), cells.end(), [](const KillCell& cell) { return cell.ran; });
+  return !no_evidence &&
+         std::any_of(cells.begin(), cells.end(), [](const KillCell& cell) { return cell.ran; });
 }
 
 std::uint64_t KillMatrix::mutants() const {

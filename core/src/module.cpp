@@ -116,6 +116,15 @@ ModuleRef load_ptx_module(const std::string& path) {
   return module;
 }
 
+ModuleRef with_ptx(const Module& module, std::string ptx) {
+  auto changed = std::make_shared<Module>();
+  changed->name = module.name;
+  changed->ptx = std::move(ptx);
+  changed->sources = module.sources;
+  changed->hash = hash_of(changed->ptx, {});
+  return changed;
+}
+
 std::string source_line(const Module& module, std::string_view path, int line) {
   if (line < 1) {
     return {};

@@ -31,6 +31,12 @@ void visit_fields(P& p, Visit&& visit) {
   visit("fresh_inputs", p.fresh_inputs);
   visit("policy", p.policy);
   visit("lateness", p.lateness);
+  visit("one_stream", p.one_stream);
+  visit("eager", p.eager);
+  visit("delay_sites", p.delay_sites);
+  visit("delay_site", p.delay_site);
+  visit("delay_ns", p.delay_ns);
+  visit("delay_seed", p.delay_seed);
 }
 
 bool is_plain(char c) {

@@ -168,6 +168,12 @@ void describe(A& a, T& x) {
   a("first_element", x.first_element);
 }
 
+template <class A, Is<OutputHashes> T>
+void describe(A& a, T& x) {
+  a("input_seed", x.input_seed);
+  a("hashes", x.hashes);
+}
+
 template <class A, Is<TrialResult> T>
 void describe(A& a, T& x) {
   a("trials", x.trials);
@@ -184,6 +190,7 @@ void describe(A& a, T& x) {
   a("captures", x.captures);
   a("input_sets", x.input_sets);
   a("distinct_outputs", x.distinct_outputs);
+  a("output_hashes", x.output_hashes);
   a("gate_samples", x.gate_samples);
   a("gate_worst", x.gate_worst);
   a("status", x.status);
@@ -213,6 +220,12 @@ void describe(A& a, T& x) {
   a("fresh_inputs", x.fresh_inputs);
   a("policy", x.policy);
   a("lateness", x.lateness);
+  a("one_stream", x.one_stream);
+  a("eager", x.eager);
+  a("delay_sites", x.delay_sites);
+  a("delay_site", x.delay_site);
+  a("delay_ns", x.delay_ns);
+  a("delay_seed", x.delay_seed);
 }
 
 template <class A, Is<Interval> T>
@@ -289,6 +302,32 @@ void describe(A& a, T& x) {
   a("overwritten", x.overwritten);
   a("guarded", x.guarded);
   a("displaced", x.displaced);
+}
+
+template <class A, Is<ErrorReading> T>
+void describe(A& a, T& x) {
+  a("kind", x.kind);
+  a("output", x.output);
+  a("wrong", x.wrong);
+  a("matched", x.matched);
+  a("tiles", x.tiles);
+  a("detail", x.detail);
+  a("other", x.other);
+  a("value", x.value);
+}
+
+template <class A, Is<ExperimentEvidence> T>
+void describe(A& a, T& x) {
+  a("kind", x.kind);
+  a("change", x.change);
+  a("baseline", x.baseline);
+  a("before_trials", x.before_trials);
+  a("before_wrong", x.before_wrong);
+  a("after_trials", x.after_trials);
+  a("after_wrong", x.after_wrong);
+  a("token", x.token);
+  a("place", x.place);
+  a("left_out", x.left_out);
 }
 
 template <class A, Is<TermOutputEvidence> T>
@@ -397,6 +436,8 @@ void describe(A& a, T& x) {
   a("term_combinations", x.term_combinations);
   a("growth", x.growth);
   a("intermediates", x.intermediates);
+  a("readings", x.readings);
+  a("experiments", x.experiments);
   a("races", x.races);
   a("accesses", x.accesses);
   a("arms", x.arms);
@@ -472,6 +513,7 @@ void describe(A& a, T& x) {
   a("config", x.config);
   a("cells", x.cells);
   a("killed", x.killed);
+  a("no_evidence", x.no_evidence);
   a("right", x.right);
 }
 
@@ -551,6 +593,12 @@ class Writer {
   void or_null(const char* key, const T& value, T sentinel) {
     object_[key] = value == sentinel ? Json(nullptr) : of(value);
   }
+  template <class T>
+  void unless_empty(const char* key, const std::vector<T>& values) {
+    if (!values.empty()) {
+      object_[key] = of(values);
+    }
+  }
   Json take() && { return std::move(object_); }
 
   template <class T>
@@ -593,12 +641,6 @@ class Writer {
     const ModuleHash named{value.first, value.second};
     return of(named);
   }
-  template <class T>
-  void unless_empty(const char* key, const std::vector<T>& values) {
-    if (!values.empty()) {
-      object_[key] = of(values);
-    }
-  }
   static Json of(const Tensor& value) {
     Json object;
     object["dtype"] = of(value.dtype);
@@ -620,7 +662,9 @@ struct Place {
   const Place* parent = nullptr;
   std::string_view key;
   std::size_t index = 0;
+  bool earlier_version = false;  ///< of the top: keys may be missing
 
+  bool may_lack_keys() const { return parent ? parent->may_lack_keys() : earlier_version; }
   std::string pointer() const {
     if (!parent) {
       return {};
@@ -663,13 +707,13 @@ class Reader {
   template <class T>
   void operator()(const char* key, T& value) {
     const Place place{&place_, key};
-    of(member(key), value, place);
+    if (const Json* found = member(key)) of(*found, value, place);
   }
   template <class T>
   void or_null(const char* key, T& value, T sentinel) {
-    const Json& found = member(key);
+    const Json* found = member(key);
     value = sentinel;
-    if (!found.is_null()) {
+    if (found && !found->is_null()) {
       const Place place{&place_, key};
       of(*found, value, place);
     }
@@ -797,13 +841,13 @@ class Reader {
   }
 
  private:
-  const Json& member(const char* key) {
+  /// nullptr: an earlier version did not write it.
+  const Json* member(const char* key) {
     asked_.push_back(key);
     const auto found = object_.find(key);
-    if (found == object_.end()) {
-      refuse(place_, fmt::format("the key '{}' is missing", key));
-    }
-    return *found;
+    if (found != object_.end()) return &*found;
+    if (place_.may_lack_keys()) return nullptr;
+    refuse(place_, fmt::format("the key '{}' is missing", key));
   }
 
   const Json& object_;
@@ -839,12 +883,17 @@ RunRecord record_from_json(std::string_view text) {
     throw UsageError(
         fmt::format("not a run record of faultline: not valid JSON ({})", error.what()));
   }
-  const Place top;
+  Place top;
   Reader reader(document, top);
   const auto version = document.find("schema_version");
   if (version != document.end() && *version != RunRecord::kSchemaVersion) {
-    refuse(top, fmt::format("schema_version is {}; this version of faultline reads {}",
-                            version->dump(), RunRecord::kSchemaVersion));
+    const bool earlier =
+        version->is_number_integer() && *version >= 1 && *version < RunRecord::kSchemaVersion;
+    if (!earlier) {
+      refuse(top, fmt::format("schema_version is {}; this version of faultline reads 1 to {}",
+                              version->dump(), RunRecord::kSchemaVersion));
+    }
+    top.earlier_version = true;
   }
   RunRecord record;
   describe(reader, record);

@@ -131,14 +131,32 @@ TrialPlan with_kept_reference(TrialPlan plan) {
   return plan;
 }
 
+void add_output_hash(std::vector<OutputHashes>& known, std::uint64_t input_seed,
+                     std::uint64_t hash) {
+  auto set = std::find_if(known.begin(), known.end(),
+                          [&](const OutputHashes& k) { return k.input_seed == input_seed; });
+  if (set == known.end()) {
+    if (known.size() == OutputHashes::kKept) return;
+    set = known.insert(known.end(), OutputHashes{input_seed, {}});
+  }
+  const auto at = std::lower_bound(set->hashes.begin(), set->hashes.end(), hash);
+  if (at != set->hashes.end() && *at == hash) return;
+  set->hashes.insert(at, hash);
+  if (set->hashes.size() > OutputHashes::kKept) set->hashes.pop_back();
+}
+
+void add_changed_input(TrialResult& result, const ChangedInput& changed) {
+  auto known = std::find_if(result.changed_inputs.begin(), result.changed_inputs.end(),
+                            [&](const ChangedInput& c) { return c.name == changed.name; });
+  if (known == result.changed_inputs.end()) {
+    result.changed_inputs.push_back(changed);
+  } else {
+    known->trials += changed.trials;
+  }
+}
+
 void add_changed_input(TrialResult& result, const BufferSpec& input,
                        std::span<const std::byte> laid, std::span<const std::byte> now) {
-  auto known = std::find_if(result.changed_inputs.begin(), result.changed_inputs.end(),
-                            [&](const ChangedInput& c) { return c.name == input.name; });
-  if (known != result.changed_inputs.end()) {
-    ++known->trials;
-    return;
-  }
   ChangedInput changed{.name = input.name, .trials = 1};
   const auto count = static_cast<std::int64_t>(laid.size() / size_of(input.dtype));
   for (std::int64_t i = 0; i < count; ++i) {
@@ -147,7 +165,7 @@ void add_changed_input(TrialResult& result, const BufferSpec& input,
     ++changed.elements;
     if (changed.first_element < 0) changed.first_element = i;
   }
-  result.changed_inputs.push_back(std::move(changed));
+  add_changed_input(result, changed);
 }
 
 std::string why_not(DataMode mode, const std::vector<BufferSpec>& buffers) {

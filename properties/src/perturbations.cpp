@@ -32,6 +32,12 @@ void visit_fields(P& p, Visit&& visit) {
   visit(p.fresh_inputs, 1);
   visit(p.policy, static_cast<std::uint64_t>(core::SchedulePolicy::skew));
   visit(p.lateness, static_cast<std::uint64_t>(core::CopyLateness::random));
+  visit(p.one_stream, 1);
+  visit(p.eager, 1);
+  visit(p.delay_sites, kNarrow);
+  visit(p.delay_site, kNarrow);
+  visit(p.delay_ns, kNarrow);
+  visit(p.delay_seed, kWide);
 }
 
 /// Values of the one real field are multiples of this, so that they have a size.

@@ -163,6 +163,9 @@ class RecordDraw {
     r.captures = some(1, [&] { return capture(); });
     r.input_sets = number();
     r.distinct_outputs = number();
+    r.output_hashes = some(1, [&] {
+      return core::OutputHashes{number(), some(2, [&] { return number(); })};
+    });
     r.gate_samples = number();
     r.gate_worst = real();
     r.status = static_cast<core::ExecutionStatus>(source_.below(6));
@@ -242,6 +245,28 @@ class RecordDraw {
     e.streams = number();
     e.shared_memory = flag();
     e.null_outputs_accepted = some(2, [&] { return text(); });
+    e.readings = some(1, [&] {
+      return core::ErrorReading{static_cast<core::ErrorReading::Kind>(source_.below(9)),
+                                text(),
+                                number(),
+                                number(),
+                                number(),
+                                index(),
+                                index(),
+                                real()};
+    });
+    e.experiments = some(1, [&] {
+      return core::ExperimentEvidence{static_cast<core::ExperimentEvidence::Kind>(source_.below(7)),
+                                      text(),
+                                      text(),
+                                      number(),
+                                      number(),
+                                      number(),
+                                      number(),
+                                      text(),
+                                      text(),
+                                      text()};
+    });
     e.interrupted = flag();
     return e;
   }

@@ -92,7 +92,7 @@ TrialResult result() {
   r.outputs = {output, {}};
   r.races = {race()};
   r.accesses = {access()};
-  r.failures = {{7, ~0ull, ExecutionStatus::deadlock, 12, true, {0, 1}, true}};
+  r.failures = {{7, ~0ull, ExecutionStatus::deadlock, 12, true, {0, 1}, true, {{1, 3, 12, kInf}}}};
   r.changed_inputs = {{"h0", 3, 4096, 17}};
   r.inputs_checked = 12;
   Capture capture;
@@ -106,6 +106,7 @@ TrialResult result() {
   r.captures = {capture};
   r.input_sets = 1;
   r.distinct_outputs = 17;
+  r.output_hashes = {{3, {5, ~0ull}}};
   r.gate_samples = 2;
   r.gate_worst = 1.5e-16;
   r.status = ExecutionStatus::fault;
@@ -155,7 +156,13 @@ RunRecord full_record() {
                       3.5,
                       true,
                       SchedulePolicy::pct,
-                      CopyLateness::lazy};
+                      CopyLateness::lazy,
+                      true,
+                      true,
+                      5,
+                      3,
+                      4096,
+                      77};
   arm.result = result();
   arm.wilson95 = {0.0108, 0.0219};
   arm.upper95 = 0.25;
@@ -219,6 +226,9 @@ RunRecord full_record() {
   e.growth = {{"dk", "chunk=32", "b=1", 128, 4, 0.13, 7.5, true}};
   e.intermediates = {
       {"b=1 t=64", "chunk=32", "w", true, 4096, 17, 2.5, 1, 2, 4, "chunk of 32 rows"}};
+  e.readings = {{ErrorReading::Kind::slice_stale, "y", 64, 60, 3, 2, 5, 0.5}};
+  e.experiments = {{ExperimentEvidence::Kind::one_block, "one block: n=16", "memory_stress", 200,
+                    31, 300, 2, "fl1.CCCC", "gemv.cu:12", "not enough time"}};
   e.interrupted = true;
 
   Finding finding;
@@ -256,6 +266,7 @@ RunRecord full_record() {
                           "b=1",
                           "stages=2",
                           {cell},
+                          true,
                           true,
                           true}};
   record.provenance = {
@@ -305,6 +316,9 @@ TEST(Record, JsonRoundTripsEveryField) {
   EXPECT_EQ(got.outputs[0].worst_ulps, 0.1 + 0.2);
   EXPECT_EQ(got.captures[0].outputs[0].bytes, want.captures[0].outputs[0].bytes);
   EXPECT_EQ(got.failures[0].input_seed, ~0ull);
+  EXPECT_EQ(got.failures[0].wrong_tiles, want.failures[0].wrong_tiles);
+  EXPECT_EQ(got.outputs[0].ratio_bins, want.outputs[0].ratio_bins);
+  EXPECT_EQ(got.outputs[0].ulp_bins, want.outputs[0].ulp_bins);
   EXPECT_EQ(got.elapsed_ns, want.elapsed_ns);
   EXPECT_EQ(got.thread_instructions, want.thread_instructions);
   EXPECT_EQ(again.evidence.arms[1].result.first_failed_trial, ~0ull);
@@ -316,9 +330,6 @@ TEST(Record, JsonRoundTripsEveryField) {
 /// Leaves of a document by pointer.
 json leaves_of(const std::string& text) { return json::parse(text).flatten(); }
 
-  EXPECT_EQ(got.failures[0].wrong_tiles, want.failures[0].wrong_tiles);
-  EXPECT_EQ(got.outputs[0].ratio_bins, want.outputs[0].ratio_bins);
-  EXPECT_EQ(got.outputs[0].ulp_bins, want.outputs[0].ulp_bins);
 TEST(Record, EveryFieldIsWritten) {
   // A field that to_json() forgot would be absent from both texts above. Here each leaf of a full
   // record that an empty one has too must differ from it, so a leaf that is not wired to its field
@@ -331,6 +342,8 @@ TEST(Record, EveryFieldIsWritten) {
   empty.evidence.term_combinations.resize(1);
   empty.evidence.growth.resize(1);
   empty.evidence.intermediates.resize(1);
+  empty.evidence.readings.resize(1);
+  empty.evidence.experiments.resize(1);
   const json blank = leaves_of(to_json(empty));
   std::set<std::string> allowed = {"/schema_version"};
   for (const auto& [pointer, value] : blank.items()) {
@@ -393,7 +406,9 @@ TEST(Record, WrongJsonNamesThePlace) {
   EXPECT_THAT(message("[]"), HasSubstr("an object"));
   EXPECT_THAT(message("{}"), HasSubstr("the key 'schema_version' is missing"));
   EXPECT_THAT(message(good.substr(0, good.size() / 2)), HasSubstr("not valid JSON"));
-  EXPECT_THAT(changed("/schema_version", 2), HasSubstr("schema_version is 2"));
+  EXPECT_THAT(changed("/schema_version", 3), HasSubstr("schema_version is 3"));
+  EXPECT_THAT(changed("/schema_version", 0), HasSubstr("schema_version is 0"));
+  EXPECT_THAT(changed("/schema_version", "1"), HasSubstr("schema_version is"));
   EXPECT_THAT(changed("/evidence/arms/0/result/trials", "many"),
               HasSubstr("/evidence/arms/0/result/trials"));
   EXPECT_THAT(changed("/evidence/arms/0/result/trials", -1), HasSubstr("whole number"));
@@ -408,6 +423,22 @@ TEST(Record, WrongJsonNamesThePlace) {
   EXPECT_THAT(changed("/evidence/arms/0/result/captures/0/outputs/0/shape", {-1}),
               HasSubstr("negative extent"));
   EXPECT_THAT(changed("/provenance/elapsed_ns/arms", json::array()), HasSubstr("as many times"));
+}
+
+TEST(Record, OfAnEarlierVersionMayLackKeys) {
+  json document = json::parse(to_json(full_record()));
+  document["evidence"].erase("streams");
+  document["evidence"].erase("experiments");
+  document["evidence"]["arms"][0]["perturbation"].erase("delay_ns");
+  EXPECT_THROW(record_from_json(document.dump()), UsageError) << "today's version has them all";
+  document["schema_version"] = 1;
+  const RunRecord read = record_from_json(document.dump());
+  EXPECT_EQ(read.evidence.streams, 1u);
+  EXPECT_TRUE(read.evidence.experiments.empty());
+  EXPECT_EQ(read.evidence.arms[0].perturbation.delay_ns, 0u);
+  EXPECT_EQ(read.evidence.launches, 3u);
+  document["evidence"]["surprise"] = 1;
+  EXPECT_THROW(record_from_json(document.dump()), UsageError);
 }
 
 /// Keys that the schema requires, looked up without a validator.

@@ -92,11 +92,59 @@ struct ErrorShapeEvidence {
   std::uint64_t overwritten = 0;  ///< elements that the kernel must not write, and wrote
   /// Elements that must stay untouched, in the captures examined.
   std::uint64_t guarded = 0;
-  /// Overwritten elements that hold, bit for bit, what belongs to just one other element, or to the
-  /// one that rows of another pitch would have laid there.
+  /// Overwritten elements that hold, within its bound, what belongs to just one other element, or
+  /// to the one that rows of another pitch would have laid there.
   std::uint64_t displaced = 0;
   friend bool operator==(const ErrorShapeEvidence&, const ErrorShapeEvidence&) = default;
 };
+
+/// One way to read the wrong elements of an output that is exact for those it explains: what the
+/// bits themselves say, and what inputs coded to be told apart say (docs/data-modes.md).
+struct ErrorReading {
+  enum class Kind : std::uint8_t {
+    one_bit,        ///< one bit differs from the rounded reference; `detail`: which
+    offset,         ///< got - expected is one `value`
+    scale,          ///< got is 2^detail times the expected value, one factor in each tile
+    saturated,      ///< one `value` wherever more was expected
+    slice_missing,  ///< slice `detail` of the reduction was left out (digit-coded inputs)
+    slice_doubled,  ///< slice `detail` was added twice
+    slice_stale,    ///< slice `other` was added in the place of slice `detail`
+    other_address,  ///< what belongs to the element `detail` further on (address-coded inputs)
+    other_trial,    ///< what the trial `detail` earlier should have given (epoch-coded inputs)
+  };
+  Kind kind = Kind::offset;
+  std::string output{};
+  std::uint64_t wrong = 0;    ///< finite wrong elements looked at, of this output
+  std::uint64_t matched = 0;  ///< those that this reading explains
+  std::uint64_t tiles = 0;    ///< in which they lie
+  std::int64_t detail = 0, other = 0;
+  double value = 0.0;
+  friend bool operator==(const ErrorReading&, const ErrorReading&) = default;
+};
+std::string_view name_of(ErrorReading::Kind kind);
+
+/// A cure or a knob: an arm that failed, run again with one thing changed, on equal inputs.
+struct ExperimentEvidence {
+  enum class Kind : std::uint8_t {
+    serialised,  ///< no two launches overlap, and whatever else ran beside them still does
+    one_block,   ///< a problem whose launches have one block each
+    one_stage,   ///< a pipeline of one stage
+    eager,       ///< launches instead of the replay of a graph
+    twin,        ///< another implementation of the same
+    knob,        ///< one setting of a perturbation alone
+    delay,       ///< nanosleep in front of synchronisation sites of the PTX
+  };
+  Kind kind = Kind::knob;
+  std::string change{};    ///< what differs: "synchronised after every launch"
+  std::string baseline{};  ///< name of the arm it is compared with
+  std::uint64_t before_trials = 0, before_wrong = 0;
+  std::uint64_t after_trials = 0, after_wrong = 0;  ///< trials with wrong values
+  std::string token{};                              ///< of the first failing trial after
+  std::string place{};     ///< delays: the source line of one site that is enough; else empty
+  std::string left_out{};  ///< why it did not run; then the counts after are 0
+  friend bool operator==(const ExperimentEvidence&, const ExperimentEvidence&) = default;
+};
+std::string_view name_of(ExperimentEvidence::Kind kind);
 
 /// One error hypothesis (ErrorHypothesis) held against one output of a cell's failing trials.
 /// Residual and effect are measured in units of what the comparison allows: element by element,
@@ -223,6 +271,8 @@ struct Evidence {
   std::vector<TermCombinationEvidence> term_combinations{};
   std::vector<GrowthEvidence> growth{};
   std::vector<IntermediateEvidence> intermediates{};
+  std::vector<ErrorReading> readings{};  ///< most matched first, of each output
+  std::vector<ExperimentEvidence> experiments{};
   bool interrupted = false;
 };
 

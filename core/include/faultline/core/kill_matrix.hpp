@@ -45,9 +45,11 @@ struct KillRow {
   std::string problem{}, config{};
   std::vector<KillCell> cells{};
   bool killed = false;  ///< by some detector
-  bool right = false;   ///< by some detector, under the required name; a clean variant: no finding
+  /// Only a model shows this mutant, no model looked, and no detector saw it: nothing is known.
+  bool no_evidence = false;
+  bool right = false;  ///< by some detector, under the required name; a clean variant: no finding
 
-  /// Some detector could run. A row that none could judge counts neither way, and is named.
+  /// Some detector could run and see it. A row that none can judge counts neither way, is named.
   bool applicable() const;
 };
 

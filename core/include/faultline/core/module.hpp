@@ -52,6 +52,8 @@ using ModuleRef = std::shared_ptr<const Module>;
 ModuleRef make_module(const EmbeddedModule& embedded);
 /// A .ptx file from disk. Throws EnvironmentError when unreadable.
 ModuleRef load_ptx_module(const std::string& path);
+/// The module with other PTX text: no cubin, and a hash of its own.
+ModuleRef with_ptx(const Module& module, std::string ptx);
 /// Distinct opcodes of asynchronous units in the PTX of kernel `entry`, sorted, without modifiers
 /// that only say where data go: "cp.async", "cp.async.bulk", "cp.async.bulk.tensor",
 /// "wgmma.mma_async". Functions that the kernel calls are not followed. Empty when there is no such

@@ -40,6 +40,15 @@ struct Perturbation {
   // Simulator
   SchedulePolicy policy = SchedulePolicy::random;
   CopyLateness lateness = CopyLateness::random;
+  // Either backend: changes of the program itself, made by stress/ before a backend sees it.
+  bool one_stream = false;  ///< all operations in one stream: no two launches overlap
+  bool eager = false;       ///< graphs are not replayed, their launches are issued one by one
+  /// Sites of the PTX in front of which a seeded nanosleep is put: bit mask of stress::DelaySite;
+  /// 0: none.
+  std::uint32_t delay_sites = 0;
+  std::uint32_t delay_site = 0;  ///< number of the only such site, from 1; 0: all of them
+  std::uint32_t delay_ns = 0;    ///< longest delay; each site has a power of two up to it
+  std::uint64_t delay_seed = 0;
 
   friend bool operator==(const Perturbation&, const Perturbation&) = default;
 };

@@ -46,7 +46,9 @@ struct BenchRow {
 };
 
 struct RunRecord {
-  static constexpr int kSchemaVersion = 1;
+  /// Grows when keys are added. Records of earlier versions are read: keys that they lack keep the
+  /// values of an empty record.
+  static constexpr int kSchemaVersion = 2;
   std::string command{};  ///< "stress", "verify", "race", "replay", "bench", "mutants"
   std::string subject{}, variant{};
   std::string problem{};  ///< full problem line

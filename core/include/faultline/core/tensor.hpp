@@ -92,8 +92,8 @@ struct BufferSpec {
                          ///< perturbation
   /// Input that enters through exp(): coded data make it 0, a factor of exactly 1.
   bool exponent = false;
-  /// Workspace of which only a small part is touched (a huge pitch): it gets addresses for all of
-  /// it, but no poison. The simulator backs it page by page, a device allocates it whole.
+  /// Workspace of which only a small part is touched (a huge pitch). The simulator backs it page by
+  /// page, poisoned like the others; a device allocates it whole, and poisons it once an arm.
   bool sparse = false;
   ReductionAxis reduction{};  ///< inputs: see ReductionAxis
 

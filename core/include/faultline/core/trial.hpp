@@ -257,6 +257,19 @@ struct ChangedInput {
   friend bool operator==(const ChangedInput&, const ChangedInput&) = default;
 };
 
+/// The different outputs that one set of inputs gave, each by its hash (output_hash.hpp): what is
+/// kept of them to tell runs apart that no single request sees together.
+struct OutputHashes {
+  static constexpr std::size_t kKept = 16;  ///< of one input set, and input sets of one result
+  std::uint64_t input_seed = 0;
+  std::vector<std::uint64_t> hashes{};  ///< the kKept smallest, ascending: whatever came first
+  friend bool operator==(const OutputHashes&, const OutputHashes&) = default;
+};
+
+/// Add what an output's hash tells, within the limits of OutputHashes::kKept.
+void add_output_hash(std::vector<OutputHashes>& known, std::uint64_t input_seed,
+                     std::uint64_t hash);
+
 /// Result of TrialRequest. Counts are over trials finished; nothing finished is lost when `status`
 /// is not completed.
 struct TrialResult {
@@ -277,6 +290,7 @@ struct TrialResult {
   std::vector<Capture> captures{};
   /// Bitwise repeat check: distinct output hashes per input set. 0: not measured.
   std::uint64_t input_sets = 0, distinct_outputs = 0;
+  std::vector<OutputHashes> output_hashes{};  ///< of the first input sets
   std::uint64_t gate_samples = 0;
   double gate_worst = 0.0;  ///< worst relative difference of device oracle and Eigen reference
   ExecutionStatus status =
@@ -292,12 +306,14 @@ struct TrialResult {
   std::uint64_t thread_instructions = 0;
 };
 
-/// Count an input whose bytes after the launch, `now`, are not those `laid` before it.
-void add_changed_input(TrialResult& result, const BufferSpec& input,
-                       std::span<const std::byte> laid, std::span<const std::byte> now);
-
-}  // namespace faultline::core
 /// Keep a failing trial, unless kFailuresKept are kept already; without its wrong tiles where more
 /// than kWrongTilesKept would be kept in all.
 void add_failure(TrialResult& result, FailedTrial failure);
 
+/// Count an input whose bytes after the launch, `now`, are not those `laid` before it.
+void add_changed_input(TrialResult& result, const BufferSpec& input,
+                       std::span<const std::byte> laid, std::span<const std::byte> now);
+/// Add what was found earlier or elsewhere.
+void add_changed_input(TrialResult& result, const ChangedInput& changed);
+
+}  // namespace faultline::core

@@ -36,6 +36,9 @@ struct Variant {
   std::string hypothesis{};
   /// Mutants: problem and config values at which it shows.
   std::vector<core::Assignment::Value> shows_at{};
+  /// Mutants that no device is expected to show, with the reason; the race check of the simulator
+  /// has to. Empty: a device can show it.
+  std::string model_only{};
   /// Clean variants: problem and config values at which it is declared weak, each alone, and why.
   /// It is tested there all the same; what tests of the whole domain leave out is what this lists.
   std::vector<core::Assignment::Value> weak_at{};
