@@ -9,8 +9,10 @@
 #include <fmt/format.h>
 
 #include "config_onset.hpp"
+#include "cures.hpp"
 #include "divergence.hpp"
 #include "facts.hpp"
+#include "readings.hpp"
 #include "rules/rule.hpp"
 #include "words.hpp"
 
@@ -103,6 +105,12 @@ void add_explanation(const Facts& facts, std::vector<Finding> explanations,
   const std::string divergence = first_divergence(facts);
   const auto add = [&](Finding finding) {
     if (!divergence.empty()) finding.evidence.insert(finding.evidence.begin(), divergence);
+    for (std::string& text : reading_texts(facts.evidence)) {
+      finding.evidence.push_back(std::move(text));
+    }
+    for (std::string& text : experiment_texts(facts.evidence)) {
+      finding.evidence.push_back(std::move(text));
+    }
     findings.push_back(std::move(finding));
   };
   if (!best || best->confidence < kConvincing) {

@@ -2,6 +2,8 @@
 #include "faultline/diagnosis/experiment.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <set>
 
 #include <fmt/format.h>
@@ -11,6 +13,8 @@
 
 namespace faultline::diagnosis {
 namespace {
+
+using Change = core::ExperimentEvidence::Kind;
 
 bool fixed_inputs_ran(const Facts& facts) {
   return std::any_of(facts.arms.begin(), facts.arms.end(), [](const core::ArmEvidence* arm) {
@@ -35,6 +39,188 @@ bool only_ragged_sizes(const Facts& facts) {
   return any;
 }
 
+double rate_of(const core::ArmEvidence& arm) {
+  return static_cast<double>(arm.result.wrong_values) /
+         static_cast<double>(std::max<std::uint64_t>(arm.result.trials, 1));
+}
+
+/// The arm whose failure is to be cured: one input set, wrong most often.
+const core::ArmEvidence* failing_arm(const Facts& facts) {
+  const core::ArmEvidence* most = nullptr;
+  for (const core::ArmEvidence* arm : facts.arms) {
+    if (arm->perturbation.fresh_inputs || arm->result.wrong_values == 0) continue;
+    if (!most || rate_of(*arm) > rate_of(*most)) most = arm;
+  }
+  return most;
+}
+
+/// The settings in which a perturbation of a device differs from a tight loop, one by one.
+struct Knob {
+  const char* name;
+  std::function<bool(const core::Perturbation&)> is_set;
+  std::function<void(core::Perturbation&, const core::Perturbation&)> copy;
+};
+
+const std::vector<Knob>& knobs() {
+  using P = core::Perturbation;
+  static const std::vector<Knob> all = {
+      {"the stress kernel beside it",
+       [](const P& p) { return p.co_resident != core::CoResident::none; },
+       [](P& to, const P& from) { to.co_resident = from.co_resident; }},
+      {"cold inputs from a pool", [](const P& p) { return p.pool_bytes > 0; },
+       [](P& to, const P& from) { to.pool_bytes = from.pool_bytes; }},
+      {"a flushed L2", [](const P& p) { return p.flush_l2; },
+       [](P& to, const P& from) { to.flush_l2 = from.flush_l2; }},
+      {"graphs of trials", [](const P& p) { return p.graph_trials > 0; },
+       [](P& to, const P& from) { to.graph_trials = from.graph_trials; }},
+      {"host delays", [](const P& p) { return p.wait_ns > 0; },
+       [](P& to, const P& from) {
+         to.wait = from.wait;
+         to.wait_ns = from.wait_ns;
+       }},
+      {"delays inside the kernel", [](const P& p) { return p.delay_sites != 0; },
+       [](P& to, const P& from) {
+         to.delay_sites = from.delay_sites;
+         to.delay_site = from.delay_site;
+         to.delay_ns = from.delay_ns;
+         to.delay_seed = from.delay_seed;
+       }}};
+  return all;
+}
+
+/// How many trials it takes for none to fail to mean something: by then a rate at the lower end of
+/// what was seen would have shown with 95 %.
+std::uint64_t trials_for(const core::ArmEvidence& arm, bool model) {
+  constexpr double kLeast = 12.0;
+  const double most = model ? 48.0 : 2000.0;
+  const double low = std::max(arm.wilson95.low, 1e-6);
+  return static_cast<std::uint64_t>(std::clamp(std::ceil(1.25 * 3.0 / low), kLeast, most));
+}
+
+class Changes {
+ public:
+  explicit Changes(const Facts& facts) : facts_(facts), evidence_(facts.evidence) {}
+
+  std::optional<Experiment> next() const {
+    if (evidence_.mode != "stress") return std::nullopt;
+    const core::ArmEvidence* base = failing_arm(facts_);
+    if (!base) return std::nullopt;
+    for (Experiment& change : all(*base)) {
+      if (!tried(change)) return std::move(change);
+    }
+    return std::nullopt;
+  }
+
+ private:
+  Experiment make(const core::ArmEvidence& base, Change kind, std::string text,
+                  std::string reason) const {
+    Experiment change;
+    change.kind = Experiment::Kind::change;
+    change.change = kind;
+    change.change_text = std::move(text);
+    change.baseline = base.perturbation.name;
+    change.perturbation = base.perturbation;
+    change.trials = trials_for(base, evidence_.backend_is_model);
+    change.reason = std::move(reason);
+    return change;
+  }
+
+  /// In the order in which they are run: what separates most comes first.
+  std::vector<Experiment> all(const core::ArmEvidence& base) const {
+    std::vector<Experiment> changes;
+    const core::Perturbation& p = base.perturbation;
+    const bool model = evidence_.backend_is_model;
+    const bool timed = !timing_dependence(facts_).empty();
+    const std::string beside =
+        p.co_resident == core::CoResident::none
+            ? ""
+            : fmt::format(", {} still beside it", core::name_of(p.co_resident));
+    if (timed && model && evidence_.streams > 1) {
+      changes.push_back(make(base, Change::serialised, "one stream for all operations",
+                             "launches that overlap no more tell a race between launches from one "
+                             "inside a launch"));
+      changes.back().perturbation.one_stream = true;
+    }
+    if (timed && !model && !p.sync_each) {
+      changes.push_back(make(base, Change::serialised, "synchronising after every launch" + beside,
+                             "launches that overlap no more, under the same contention, tell a "
+                             "race between launches from one inside a launch"));
+      changes.back().perturbation.sync_each = true;
+      changes.back().perturbation.graph_trials = 0;
+    }
+    const bool replays =
+        std::any_of(evidence_.alternatives.begin(), evidence_.alternatives.end(),
+                    [](const auto& a) { return a.finding == core::FindingClass::graph; });
+    if (p.graph_trials > 0 || replays) {
+      changes.push_back(make(base, Change::eager, "launching instead of replaying graphs",
+                             "what a graph holds since its capture is gone"));
+      changes.back().perturbation.graph_trials = 0;
+      changes.back().perturbation.eager = replays;
+    }
+    changes.push_back(make(base, Change::one_block, "one block in each launch",
+                           "what still fails lies inside a block"));
+    changes.push_back(make(base, Change::one_stage, "one pipeline stage",
+                           "a buffer that is reused too early has nothing to be reused for"));
+    if (!timed) return changes;
+    changes.push_back(make(base, Change::twin, "another implementation",
+                           "inputs, reference and bound are those of the failure"));
+    add_knobs(base, changes);
+    if (p.delay_sites == 0) {
+      changes.push_back(make(base, Change::delay, "delays inside the kernel",
+                             "a race inside a launch depends on how far its warps drift apart"));
+      core::Perturbation alone;
+      alone.policy = model ? core::SchedulePolicy::round_robin : p.policy;
+      alone.lateness = model ? core::CopyLateness::eager : p.lateness;
+      changes.back().perturbation = alone;
+    }
+    return changes;
+  }
+
+  void add_knobs(const core::ArmEvidence& base, std::vector<Experiment>& changes) const {
+    const core::Perturbation& p = base.perturbation;
+    const auto set = std::count_if(knobs().begin(), knobs().end(),
+                                   [&](const Knob& knob) { return knob.is_set(p); });
+    if (set < 2) return;
+    for (const Knob& knob : knobs()) {
+      if (!knob.is_set(p)) continue;
+      Experiment alone = make(base, Change::knob, fmt::format("{} alone", knob.name),
+                              "which of the arm's settings it is that counts");
+      core::Perturbation only;
+      only.policy = p.policy;
+      only.lateness = p.lateness;
+      knob.copy(only, p);
+      alone.perturbation = only;
+      // Where an arm did just that, its rate is known.
+      const bool known = std::any_of(facts_.arms.begin(), facts_.arms.end(), [&](const auto* arm) {
+        core::Perturbation other = arm->perturbation;
+        other.name = only.name;
+        return other == only;
+      });
+      if (!known) changes.push_back(std::move(alone));
+    }
+  }
+
+  bool tried(const Experiment& change) const {
+    return std::any_of(evidence_.experiments.begin(), evidence_.experiments.end(),
+                       [&](const core::ExperimentEvidence& row) {
+                         return row.kind == change.change &&
+                                (row.kind != Change::knob || row.change == change.change_text);
+                       });
+  }
+
+  const Facts& facts_;
+  const core::Evidence& evidence_;
+};
+
+core::Interval wilson(std::uint64_t wrong, std::uint64_t trials) {
+  if (trials == 0) return {0.0, 1.0};
+  constexpr double z = 1.959963984540054;
+  const double n = static_cast<double>(trials), p = static_cast<double>(wrong) / n;
+  const double centre = (p + z * z / (2 * n)) / (1 + z * z / n);
+  const double half = z / (1 + z * z / n) * std::sqrt(p * (1 - p) / n + z * z / (4 * n * n));
+  return {std::max(0.0, centre - half), std::min(1.0, centre + half)};
+}
+
 }  // namespace
 
 std::string_view name_of(Experiment::Kind kind) {
@@ -45,6 +231,7 @@ std::string_view name_of(Experiment::Kind kind) {
   case Experiment::Kind::config_sweep: return "config_sweep";
   case Experiment::Kind::whole_tiles: return "whole_tiles";
   case Experiment::Kind::more_trials: return "more_trials";
+  case Experiment::Kind::change: return "change";
   }
   return "?";
 }
@@ -85,6 +272,7 @@ std::optional<Experiment> next_experiment(const core::Evidence& evidence) {
           "and the timing";
       return next;
     }
+    if (std::optional<Experiment> change = Changes(facts).next()) return change;
     if (!timing_dependence(facts).empty()) {
       if (evidence.backend_is_model) return std::nullopt;
       next.kind = Experiment::Kind::race_check;
@@ -113,6 +301,19 @@ std::optional<Experiment> next_experiment(const core::Evidence& evidence) {
     return next;
   }
   return std::nullopt;
+}
+
+Effect effect_of(const core::ExperimentEvidence& row) {
+  if (!row.left_out.empty() || row.after_trials == 0) return Effect::not_run;
+  const core::Interval before = wilson(row.before_wrong, row.before_trials),
+                       after = wilson(row.after_wrong, row.after_trials);
+  if (row.after_wrong == 0) {
+    if (row.before_wrong == 0) return Effect::unchanged;
+    return upper_bound(row.after_trials) < before.low ? Effect::cured : Effect::open;
+  }
+  if (after.high < before.low) return Effect::lowered;
+  if (after.low > before.high) return Effect::raised;
+  return Effect::unchanged;
 }
 
 }  // namespace faultline::diagnosis

@@ -1263,14 +1263,113 @@ TEST(NextExperiment, ACleanCampaignWithoutMemoryStressAsksForIt) {
   EXPECT_FALSE(diagnosis::next_experiment(e).has_value());
 }
 
-TEST(NextExperiment, ARaceSeenInValuesOnADeviceAsksForTheSimulator) {
-  const auto next = diagnosis::next_experiment(async_by_values());
+using Change = core::ExperimentEvidence::Kind;
+
+/// What it asks for, one after the other, when nothing of it could be done.
+std::vector<Change> changes_asked_for(core::Evidence& e) {
+  std::vector<Change> kinds;
+  for (int i = 0; i < 20; ++i) {
+    const auto next = diagnosis::next_experiment(e);
+    if (!next || next->kind != diagnosis::Experiment::Kind::change) break;
+    kinds.push_back(next->change);
+    core::ExperimentEvidence row;
+    row.kind = next->change;
+    row.change = next->change_text;
+    row.left_out = "not here";
+    e.experiments.push_back(row);
+  }
+  return kinds;
+}
+
+TEST(NextExperiment, CuresAndKnobsEachOnceThenTheSimulator) {
+  core::Evidence e = async_by_values();
+  e.arms[0].perturbation.pool_bytes = 512'000'000;
+  e.arms[0].perturbation.co_resident = core::CoResident::memory_stress;
+  const auto first = diagnosis::next_experiment(e);
+  ASSERT_TRUE(first.has_value());
+  EXPECT_TRUE(first->perturbation.sync_each);
+  EXPECT_EQ(first->perturbation.co_resident, core::CoResident::memory_stress);
+  EXPECT_EQ(first->baseline, "cold_pool");
+  EXPECT_GE(first->trials, 12u);
+  EXPECT_THAT(changes_asked_for(e),
+              ElementsAre(Change::serialised, Change::one_block, Change::one_stage, Change::twin,
+                          Change::knob, Change::knob, Change::delay));
+  const auto next = diagnosis::next_experiment(e);
   ASSERT_TRUE(next.has_value());
   EXPECT_EQ(next->kind, diagnosis::Experiment::Kind::race_check);
 }
 
+TEST(NextExperiment, AKnobThatAnArmHasTurnedAloneIsKnown) {
+  core::Evidence e = async_by_values();
+  e.arms[0].perturbation.pool_bytes = 512'000'000;
+  e.arms[0].perturbation.flush_l2 = true;
+  e.arms[1].perturbation.flush_l2 = true;
+  const std::vector<Change> kinds = changes_asked_for(e);
+  EXPECT_EQ(std::count(kinds.begin(), kinds.end(), Change::knob), 1);
+}
+
+TEST(NextExperiment, OfAPassThereIsNothingToCure) {
+  core::Evidence e = clean_evidence("stress", true);
+  e.arms = {arm("random_random", clean_result(100))};
+  EXPECT_TRUE(changes_asked_for(e).empty());
+  core::Evidence sweep = wrong_config();
+  EXPECT_TRUE(changes_asked_for(sweep).empty());
+}
+
+core::ExperimentEvidence changed(Change kind, std::uint64_t after, std::uint64_t trials = 200) {
+  core::ExperimentEvidence row;
+  row.kind = kind;
+  row.change = "this change";
+  row.baseline = "three_ctas_per_sm";
+  row.before_trials = 5000;
+  row.before_wrong = 700;
+  row.after_trials = trials;
+  row.after_wrong = after;
+  return row;
+}
+
+TEST(Cures, AreClaimedWhenSoManyTrialsWouldHaveFailedBefore) {
+  using diagnosis::Effect;
+  EXPECT_EQ(diagnosis::effect_of(changed(Change::twin, 0)), Effect::cured);
+  EXPECT_EQ(diagnosis::effect_of(changed(Change::twin, 0, 12)), Effect::open);
+  EXPECT_EQ(diagnosis::effect_of(changed(Change::twin, 5)), Effect::lowered);
+  EXPECT_EQ(diagnosis::effect_of(changed(Change::twin, 28)), Effect::unchanged);
+  EXPECT_EQ(diagnosis::effect_of(changed(Change::twin, 150)), Effect::raised);
+  EXPECT_EQ(diagnosis::effect_of(changed(Change::twin, 0, 0)), Effect::not_run);
+  core::ExperimentEvidence row = changed(Change::twin, 0);
+  row.left_out = "no other implementation";
+  EXPECT_EQ(diagnosis::effect_of(row), Effect::not_run);
+}
+
+TEST(Cures, DecideBetweenRaces) {
+  core::Evidence e = stream_by_values();
+  e.experiments = {changed(Change::serialised, 0)};
+  EXPECT_DOUBLE_EQ(diagnose(e).findings[0].confidence, 0.9);
+  EXPECT_THAT(all_text(diagnose(e)),
+              HasSubstr("cured by this change: 0 of 200 trials wrong, against 700 of 5,000 in "
+                        "'three_ctas_per_sm'"));
+  // It goes away where launches do not overlap, but not under the same contention.
+  e.experiments = {changed(Change::serialised, 30)};
+  EXPECT_EQ(diagnose(e).findings[0].finding, FindingClass::unknown);
+  EXPECT_THAT(all_text(diagnose(e)), HasSubstr("not cured by this change"));
+
+  core::Evidence shared = shared_by_values();
+  shared.experiments = {changed(Change::one_block, 26)};
+  EXPECT_EQ(diagnose(shared).findings[0].finding, FindingClass::race_shared);
+  EXPECT_DOUBLE_EQ(diagnose(shared).findings[0].confidence, 0.8);
+  shared.experiments = {changed(Change::one_block, 0)};
+  EXPECT_EQ(diagnose(shared).findings[0].finding, FindingClass::race_grid);
+  EXPECT_EQ(diagnose(shared).findings[0].runner_up, FindingClass::race_shared);
+
+  core::Evidence async = async_by_instructions();
+  async.experiments = {changed(Change::one_stage, 0)};
+  EXPECT_DOUBLE_EQ(diagnose(async).findings[0].confidence, 0.8);
+}
+
 TEST(NextExperiment, OneConfigThatAlwaysFailsAsksForASweep) {
-  const auto next = diagnosis::next_experiment(unexplained());
+  core::Evidence e = unexplained();
+  changes_asked_for(e);
+  const auto next = diagnosis::next_experiment(e);
   ASSERT_TRUE(next.has_value());
   EXPECT_EQ(next->kind, diagnosis::Experiment::Kind::config_sweep);
   EXPECT_FALSE(diagnosis::next_experiment(async_reported()).has_value());

@@ -5,6 +5,7 @@
 // held before.
 #include <fmt/format.h>
 
+#include "../cures.hpp"
 #include "../words.hpp"
 #include "race_reported.hpp"
 
@@ -61,6 +62,8 @@ std::optional<core::Finding> find_race_async_by_values(const Facts& facts) {
         "{} {} is wrong in some runs only, in tiles that pass through a pipeline of {} buffers",
         subject_text(facts.evidence), pipelined->name, pipelined->geometry.pipeline_depth);
   }
+  const Effect one_stage = effect_of(facts.evidence, core::ExperimentEvidence::Kind::one_stage);
+  if (!reused && one_stage == Effect::cured) finding.confidence = 0.8;
   for (std::string& sentence : timing) finding.evidence.push_back(std::move(sentence));
   for (const core::OutputTotals* output : wrong_outputs(facts)) {
     finding.evidence.push_back(wrong_output_text(*output));

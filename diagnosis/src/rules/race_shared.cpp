@@ -4,6 +4,7 @@
 // failures that depend on timing in an output that no software pipeline stands behind.
 #include <fmt/format.h>
 
+#include "../cures.hpp"
 #include "../words.hpp"
 #include "race_reported.hpp"
 
@@ -52,6 +53,13 @@ std::optional<core::Finding> find_race_shared_by_values(const Facts& facts) {
   finding.runner_up_reason =
       "values alone cannot tell shared memory from global memory between CTAs; a run with one CTA "
       "would";
+  const Effect alone = effect_of(facts.evidence, core::ExperimentEvidence::Kind::one_block);
+  if (is_no_cure(alone)) {
+    finding.confidence = 0.8;
+    finding.runner_up_reason = "between blocks nothing can race where there is one, and it fails";
+  } else if (alone == Effect::cured) {
+    finding.confidence = 0.55;
+  }
   finding.advice = "Run `faultline race` on this problem: the simulator names both source lines.";
   return finding;
 }

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "../readings.hpp"
 #include "../words.hpp"
 #include "rule.hpp"
 
@@ -17,6 +18,10 @@ core::Finding unknown_finding(const Facts& facts, const core::Finding* rival) {
   finding.headline =
       fmt::format("{} is wrong, and the evidence does not say which kind of bug it is",
                   subject_text(facts.evidence));
+  if (const std::optional<std::string> reading = common_reading(facts.evidence)) {
+    finding.headline = fmt::format("{} is wrong: {}; which kind of bug does so is open",
+                                   subject_text(facts.evidence), *reading);
+  }
   finding.evidence.push_back(fmt::format("{} trials failed", share(facts.failed, facts.trials)));
   for (const core::OutputTotals* output : wrong_outputs(facts)) {
     finding.evidence.push_back(wrong_output_text(*output));

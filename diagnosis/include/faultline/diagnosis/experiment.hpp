@@ -18,18 +18,35 @@ struct Experiment {
     config_sweep,         ///< other configs of the same problem
     whole_tiles,          ///< a problem whose reduction is a multiple of the tile
     more_trials,          ///< the difference between two arms is not yet established
+    change,               ///< a failing arm with one thing changed: `change` says what
   };
   Kind kind = Kind::more_trials;
-  core::Perturbation perturbation;  ///< for the kinds that stress/ runs as a further arm
+  core::Perturbation perturbation;  ///< for the kinds that stress/ runs
   std::uint64_t trials = 0;         ///< suggested; 0 where it does not apply
   std::string reason;               ///< one sentence: what it would decide
+  /// Of `change`: which cure or knob, in words where the perturbation says what, and the arm that
+  /// it is compared with. Problem, config and variant are for stress/ to find.
+  core::ExperimentEvidence::Kind change = core::ExperimentEvidence::Kind::knob;
+  std::string change_text, baseline;
   friend bool operator==(const Experiment&, const Experiment&) = default;
 };
 
 std::string_view name_of(Experiment::Kind kind);
 
 /// The experiment that would separate the two likeliest explanations, or nothing when the evidence
-/// already does or when no experiment known here would.
+/// already does or when no experiment known here would. Cures and knobs come after the others,
+/// each once: what Evidence::experiments has a row of is not asked for again.
 std::optional<Experiment> next_experiment(const core::Evidence& evidence);
+
+/// What a cure or knob did to the rate of wrong values.
+enum class Effect : std::uint8_t {
+  not_run,
+  cured,      ///< nothing failed, and so many trials would hardly have passed before
+  lowered,    ///< the 95 % intervals do not meet
+  raised,     ///< likewise
+  unchanged,  ///< it fails, and the intervals meet
+  open,       ///< nothing failed, in too few trials to say so
+};
+Effect effect_of(const core::ExperimentEvidence& experiment);
 
 }  // namespace faultline::diagnosis

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "readings.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "words.hpp"
+
+namespace faultline::diagnosis {
+namespace {
+
+bool explains(const core::ErrorReading& reading) {
+  return reading.wrong > 0 && 10 * reading.matched >= 9 * reading.wrong;
+}
+
+/// Of each output the first that explains: the evidence has the best first.
+std::vector<const core::ErrorReading*> best_of_outputs(const core::Evidence& evidence) {
+  std::vector<const core::ErrorReading*> best;
+  std::set<std::string> seen;
+  for (const core::ErrorReading& reading : evidence.readings) {
+    if (explains(reading) && seen.insert(reading.output).second) best.push_back(&reading);
+  }
+  return best;
+}
+
+}  // namespace
+
+std::string reading_text(const core::ErrorReading& reading) {
+  using Kind = core::ErrorReading::Kind;
+  switch (reading.kind) {
+  case Kind::one_bit:
+    return fmt::format("one bit of the right value is flipped (bit {} most often)", reading.detail);
+  case Kind::offset: return fmt::format("got - expected is {:.6g} every time", reading.value);
+  case Kind::scale:
+    return fmt::format("2^{} times the right values, one factor in each tile: the scale of another "
+                       "block, or one that was left out",
+                       reading.detail);
+  case Kind::saturated: return fmt::format("stuck at {:.6g} where more is expected", reading.value);
+  case Kind::slice_missing:
+    return fmt::format("slice {} of the reduction is missing", reading.detail);
+  case Kind::slice_doubled:
+    return fmt::format("slice {} of the reduction is added twice", reading.detail);
+  case Kind::slice_stale:
+    return fmt::format("slice {} of the reduction is added in the place of slice {}", reading.other,
+                       reading.detail);
+  case Kind::other_address:
+    return fmt::format("they hold what belongs {} elements {}",
+                       count(static_cast<std::uint64_t>(std::abs(reading.detail))),
+                       reading.detail > 0 ? "further on" : "before");
+  case Kind::other_trial:
+    return reading.detail == 1
+               ? "they hold the result of the trial before"
+               : fmt::format("they hold the result of {} trials before", reading.detail);
+  }
+  return {};
+}
+
+std::vector<std::string> reading_texts(const core::Evidence& evidence) {
+  std::vector<std::string> texts;
+  for (const core::ErrorReading* reading : best_of_outputs(evidence)) {
+    texts.push_back(fmt::format("{}: {}, in {} wrong elements, in {}", reading->output,
+                                reading_text(*reading), share(reading->matched, reading->wrong),
+                                plural(reading->tiles, "tile")));
+  }
+  return texts;
+}
+
+std::optional<std::string> common_reading(const core::Evidence& evidence) {
+  std::set<std::string> outputs, texts;
+  for (const core::ErrorReading& reading : evidence.readings) outputs.insert(reading.output);
+  const auto best = best_of_outputs(evidence);
+  for (const core::ErrorReading* reading : best) texts.insert(reading_text(*reading));
+  if (texts.size() != 1 || best.size() != outputs.size()) return std::nullopt;
+  return *texts.begin();
+}
+
+}  // namespace faultline::diagnosis
