@@ -142,7 +142,7 @@ if [[ -z $jobs ]]; then
   ((by_memory < jobs)) && jobs=$((by_memory > 0 ? by_memory : 1))
 fi
 
-options=()
+options=(-DFAULTLINE_QUICK_BUILD=ON)
 for part in TESTS EXAMPLES BENCH; do
   options+=("-DFAULTLINE_BUILD_$part=$([[ $action == test ]] && echo ON || echo OFF)")
 done

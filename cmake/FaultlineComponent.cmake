@@ -8,6 +8,7 @@
 
 include_guard(GLOBAL)
 include("${CMAKE_CURRENT_LIST_DIR}/FaultlineKernels.cmake")
+include("${CMAKE_CURRENT_LIST_DIR}/FaultlineQuickBuild.cmake")
 
 # The options every faultline translation unit is compiled with. Contraction is off because the
 # reference and the simulator decide values: a*b+c must round twice wherever it is written so.
@@ -54,6 +55,7 @@ function(faultline_component)
       PUBLIC ${arg_DEPENDS}
       PRIVATE $<BUILD_INTERFACE:faultline::options> ${arg_PRIVATE_DEPENDS})
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    faultline_quicken_component(${target} DEPENDS ${arg_DEPENDS} ${arg_PRIVATE_DEPENDS})
   else()
     add_library(${target} INTERFACE)
     set(scope INTERFACE)
@@ -109,6 +111,7 @@ function(faultline_test)
   target_compile_definitions(${arg_NAME} PRIVATE ${arg_DEFINES})
   # Tests call the optimised libraries; their own code at -O3 would only double its compilation.
   target_compile_options(${arg_NAME} PRIVATE $<$<CONFIG:Release>:-O1>)
+  faultline_quicken_test(${arg_NAME})
   if(arg_GPU AND NOT arg_NO_MAIN)
     target_sources(${arg_NAME} PRIVATE "${PROJECT_SOURCE_DIR}/tests/support/gpu_main.cpp")
   elseif(NOT arg_NO_MAIN)

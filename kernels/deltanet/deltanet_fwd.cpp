@@ -205,7 +205,9 @@ core::TrialPlan plan(const core::Problem& problem, bool gated, const std::string
     std::vector<core::ErrorHypothesis> all = reference::delta_hypotheses(values, chunk, kOutputs);
     all.push_back(reference::narrow_state_hypothesis(values, chunk, kOutputs, Dtype::bf16));
     if (inverts_by_squaring(variant)) {
-      all.push_back(reference::squaring_hypothesis(values, chunk, kOutputs));
+      for (const auto sums : {reference::Fp32Sums::nearest, reference::Fp32Sums::truncated}) {
+        all.push_back(reference::squaring_hypothesis(values, chunk, kOutputs, sums));
+      }
     }
     return all;
   };

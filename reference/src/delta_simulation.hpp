@@ -89,6 +89,7 @@ class DeltaSimulation {
   void invert(const Chunk& c);
   void invert_in_blocks(const Chunk& c);
   void find_wy(const Chunk& c);
+  void perturb_products(const Chunk& c);
   void find_v_new(const Chunk& c, FloatView state);
   void advance_state(const Chunk& c, FloatView state, FloatView values, bool subtract);
   void scan_forward();

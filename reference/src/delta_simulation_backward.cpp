@@ -269,8 +269,8 @@ void DeltaSimulation::backward_chunk(const Chunk& c) {
 }
 
 /// dg of a chunk, from the matrices that backward_chunk() left in scratch: s dO h^T in by_key_[1],
-/// V~ dh'^T in by_key_[2], R_w in by_key_[4], dP in square_[0], dM in square_[2], dh' as an
-/// operand.
+/// V~ dh'^T in by_key_[2], R_w in by_key_[4], dP in square_[0], dM in square_[2],
+/// diag(beta) E in square_[5], dh' as an operand.
 void DeltaSimulation::find_gate_gradient(const Chunk& c, FloatView e_rounded) {
   float* dg = out_.outputs[static_cast<std::size_t>(DeltaOutput::dg)].row(0) + c.first;
   const FloatView q = in_.q.middle(c.first, c.rows), k = in_.k.middle(c.first, c.rows);
@@ -279,6 +279,7 @@ void DeltaSimulation::find_gate_gradient(const Chunk& c, FloatView e_rounded) {
   const FloatView dm = square_[2].block(0, c.rows, c.rows),
                   m = factors_.m.block(c.first, c.rows, c.rows),
                   kk = factors_.kk.block(c.first, c.rows, c.rows);
+  const FloatView beta_e = square_[5].block(0, c.rows, c.rows);  // with beta_on_e, at its point
   const FloatView k_hat = k_hat_.middle(c.first, c.rows);
   const float* beta = in_.beta.data() + c.first;
   const float* decay_in = factors_.decay_in.data() + c.first;
@@ -293,12 +294,16 @@ void DeltaSimulation::find_gate_gradient(const Chunk& c, FloatView e_rounded) {
       const float through_inverse = numerics_.sums_from_operands
                                         ? e_rounded.row(i)[j] * beta[i] * kk.row(i)[j]
                                         : dm.row(i)[j] * m.row(i)[j];
+      // rowsum(K . E^T diag(beta) K) of an operand that was rounded apart: what a row adds and what
+      // a column takes cancel up to that rounding only.
+      const float leaving_inverse = numerics_.sums_from_operands && numerics_.beta_on_e
+                                        ? beta_e.row(i)[j] * kk.row(i)[j]
+                                        : through_inverse;
       const float through_output = numerics_.sums_from_operands
                                        ? dp_rounded.row(i)[j] * dot(q.row(i), k.row(j), q.width())
                                        : dp.row(i)[j] * p.row(i)[j];
-      const float both = through_output + through_inverse;
-      row += both;
-      dg[j] -= both;
+      row += through_output + through_inverse;
+      dg[j] -= through_output + leaving_inverse;
     }
     dg[i] += row;
   }

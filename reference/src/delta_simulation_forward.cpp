@@ -152,6 +152,26 @@ void DeltaSimulation::find_wy(const Chunk& c) {
   const FloatView p = factors_.p.block(c.first, c.rows, c.rows);
   keep(Intermediate::p, c.first, p);
   round(RoundingPoint::p, p, p_.block(c.first, c.rows, c.rows));
+  if (numerics_.at(RoundingPoint::p) == Grid::f32) {
+    perturb_products(c);
+  }
+}
+
+/// Adds to P, which stays in fp32, what rounding its sums may move it by: more than an ulp of P
+/// where q . k cancels. Where P is rounded to 16 bits that is nothing.
+void DeltaSimulation::perturb_products(const Chunk& c) {
+  const FloatView p = p_.block(c.first, c.rows, c.rows);
+  const std::vector<float> q_norm = row_norms(in_.q.middle(c.first, c.rows)),
+                           k_norm = row_norms(in_.k.middle(c.first, c.rows));
+  std::vector<float> summed(static_cast<std::size_t>(padded(c.rows)));
+  for (std::int64_t i = 0; i < c.rows; ++i) {
+    const auto row = static_cast<std::size_t>(i);
+    for (std::size_t j = 0; j <= row; ++j) {
+      const float decay = in_.gated ? factors_.ratio.row(c.first + i)[j] : 1.0f;
+      summed[j] = decay * q_norm[row] * k_norm[j];
+    }
+    perturb_by_rounding_of(summed, p.row(i), i + 1);
+  }
 }
 
 /// V~ = U - W h for a state that is already rounded.

@@ -9,7 +9,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -22,6 +25,41 @@ using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowM
 using ConstMap = Eigen::Map<const Matrix>;
 using MutableMap = Eigen::Map<Matrix>;
 using Vector = Eigen::VectorXd;
+
+/// x = high + low, both tf32: high to nearest, low cut off.
+struct SplitFloat {
+  double high, low;
+  explicit SplitFloat(float x) {
+    constexpr std::uint32_t kTf32 = 0xffffe000u;
+    const auto cut = [](std::uint32_t bits) { return std::bit_cast<float>(bits & kTf32); };
+    const float nearest = cut(std::bit_cast<std::uint32_t>(x) + 0x1000u);
+    high = nearest;
+    low = cut(std::bit_cast<std::uint32_t>(x - nearest));
+  }
+};
+
+/// sum + the terms, as a tensor core adds: all aligned to the largest, what is below 2 bits beyond
+/// its fp32 significand cut off, and the sum towards zero. The alignment of Hopper is at least that
+/// (Fasi, Higham, Mikaitis, Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ CS 2021,
+/// for the generations before it).
+float truncated_sum(float sum, std::span<const double> terms) {
+  double largest = std::fabs(static_cast<double>(sum));
+  for (const double term : terms) largest = std::max(largest, std::fabs(term));
+  if (largest == 0.0) return sum;
+  double exact = 0.0;
+  if (!std::isfinite(largest)) {
+    for (const double term : terms) exact += term;
+    return static_cast<float>(sum + exact);
+  }
+  const int exponent = std::ilogb(largest);
+  const double unit = std::ldexp(1.0, exponent - 25), units = std::ldexp(1.0, 25 - exponent);
+  exact = std::trunc(static_cast<double>(sum) * units);
+  for (const double term : terms) exact += std::trunc(term * units);
+  exact *= unit;
+  const auto nearest = static_cast<float>(exact);
+  return std::fabs(static_cast<double>(nearest)) > std::fabs(exact) ? std::nextafter(nearest, 0.0f)
+                                                                    : nearest;
+}
 
 /// A lower triangular matrix in fp32. Loops, not Eigen: the order of summation must not depend on
 /// the machine.
@@ -41,13 +79,50 @@ class LowerFloat {
     }
   }
 
+  /// The same on tensor cores: per eight terms three products, low high + high low + high high.
+  void add_truncated_product(const LowerFloat& a, const LowerFloat& b) {
+    constexpr Index kTogether = 8;
+    const auto split = [](const LowerFloat& m) {
+      std::vector<SplitFloat> parts;
+      parts.reserve(m.values_.size());
+      for (const float value : m.values_) parts.emplace_back(value);
+      return parts;
+    };
+    const std::vector<SplitFloat> left = split(a), right = split(b);
+    std::array<double, kTogether> low_high{}, high_low{}, high_high{};
+    for (Index i = 0; i < n_; ++i) {
+      for (Index j = 0; j <= i; ++j) {
+        float sum = at(i, j);
+        for (Index first = j / kTogether * kTogether; first <= i; first += kTogether) {
+          const Index count = std::min(kTogether, n_ - first);
+          for (Index l = 0; l < count; ++l) {  // above the diagonals stand zeros
+            const SplitFloat& x = left[static_cast<std::size_t>(i * n_ + first + l)];
+            const SplitFloat& y = right[static_cast<std::size_t>((first + l) * n_ + j)];
+            const auto at_l = static_cast<std::size_t>(l);
+            low_high[at_l] = x.low * y.high;
+            high_low[at_l] = x.high * y.low;
+            high_high[at_l] = x.high * y.high;
+          }
+          const auto terms = static_cast<std::size_t>(count);
+          sum = truncated_sum(sum, {low_high.data(), terms});
+          sum = truncated_sum(sum, {high_low.data(), terms});
+          sum = truncated_sum(sum, {high_high.data(), terms});
+        }
+        at(i, j) = sum;
+      }
+    }
+  }
+
  private:
   Index n_;
   std::vector<float> values_;
 };
 
 /// One draw of (I + M)^-1 by repeated squaring.
-Matrix invert_by_squaring(const Matrix& m, std::uint64_t key) {
+Matrix invert_by_squaring(const Matrix& m, std::uint64_t key, Fp32Sums sums) {
+  const auto add = [sums](LowerFloat& to, const LowerFloat& a, const LowerFloat& b) {
+    sums == Fp32Sums::truncated ? to.add_truncated_product(a, b) : to.add_product(a, b);
+  };
   const Index n = m.rows();
   LowerFloat power(n), x(n);
   for (Index i = 0; i < n; ++i) {
@@ -61,8 +136,8 @@ Matrix invert_by_squaring(const Matrix& m, std::uint64_t key) {
   }
   for (Index covered = 2; covered < n; covered *= 2) {
     LowerFloat square(n), sum = x;
-    square.add_product(power, power);
-    sum.add_product(x, square);
+    add(square, power, power);
+    add(sum, x, square);
     power = std::move(square);
     x = std::move(sum);
   }
@@ -142,18 +217,23 @@ std::vector<double> sizes_of(const std::vector<double>& squares, std::int64_t wi
 
 }  // namespace
 
-DeltaOutputs squaring_forward(const DeltaInputs& inputs, std::int64_t chunk, std::uint64_t seed) {
+DeltaOutputs squaring_forward(const DeltaInputs& inputs, std::int64_t chunk, std::uint64_t seed,
+                              Fp32Sums sums) {
   return forward_with(inputs, chunk, [&](const Matrix& m, std::uint64_t row) {
-    return invert_by_squaring(m, core::mix64(core::mix64(seed) + row));
+    return invert_by_squaring(m, core::mix64(core::mix64(seed) + row), sums);
   });
 }
 
 core::ErrorHypothesis squaring_hypothesis(const DeltaInputs& inputs, std::int64_t chunk,
-                                          std::span<const DeltaOutput> outputs,
+                                          std::span<const DeltaOutput> outputs, Fp32Sums sums,
                                           std::int64_t value_limit) {
-  constexpr std::uint64_t kDraws = 8;
-  core::ErrorHypothesis hypothesis{.name = "squaring",
-                                   .terms = "A^-1 by repeated squaring in fp32",
+  // What is always cut off in the same direction differs little from draw to draw.
+  const bool truncated = sums == Fp32Sums::truncated;
+  const std::uint64_t draws = truncated ? 3 : 8;
+  core::ErrorHypothesis hypothesis{.name = truncated ? "squaring_truncated" : "squaring",
+                                   .terms = truncated ? "A^-1 by repeated squaring in fp32, sums "
+                                                        "truncated as on tensor cores"
+                                                      : "A^-1 by repeated squaring in fp32",
                                    .kind = core::ErrorHypothesis::Kind::rounding,
                                    .effect = {}};
   const auto leave_out = [&](const char* reason) {
@@ -171,12 +251,12 @@ core::ErrorHypothesis squaring_hypothesis(const DeltaInputs& inputs, std::int64_
   squares.o.resize(right.o.size());
   squares.hT.resize(right.hT.size());
   bool any_finite = false;
-  for (std::uint64_t draw = 0; draw < kDraws; ++draw) {
-    const DeltaOutputs squared = squaring_forward(inputs, chunk, draw);
+  for (std::uint64_t draw = 0; draw < draws; ++draw) {
+    const DeltaOutputs squared = squaring_forward(inputs, chunk, draw, sums);
     for (const DeltaOutput output : {DeltaOutput::o, DeltaOutput::hT}) {
       for (std::size_t i = 0; i < right[output].size(); ++i) {
         const double error = squared[output][i] - right[output][i];
-        squares[output][i] += error * error / static_cast<double>(kDraws);
+        squares[output][i] += error * error / static_cast<double>(draws);
         any_finite = any_finite || std::isfinite(error);
       }
     }

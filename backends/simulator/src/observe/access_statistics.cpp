@@ -2,6 +2,10 @@
 #include "observe/access_statistics.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
+#include <span>
+#include <stdexcept>
 
 namespace faultline::simulator {
 namespace {
@@ -9,10 +13,26 @@ namespace {
 constexpr std::uint64_t kSectorBytes = 32;
 constexpr std::uint64_t kBanks = 32;  // of 4 bytes
 
-std::size_t distinct(std::vector<std::uint64_t>& values) {
-  std::sort(values.begin(), values.end());
-  return static_cast<std::size_t>(std::unique(values.begin(), values.end()) - values.begin());
-}
+// What one request names, without a heap allocation: at most 16 bytes a lane, as words or sectors.
+class Values {
+ public:
+  void add(std::uint64_t value) {
+    if (size_ == values_.size()) throw std::logic_error("a request of more than 16 bytes a lane");
+    sorted_ = sorted_ && (size_ == 0 || values_[size_ - 1] <= value);
+    values_[size_++] = value;
+  }
+  // Each value once, in order.
+  std::span<const std::uint64_t> distinct() {
+    const auto begin = values_.begin(), end = begin + static_cast<std::ptrdiff_t>(size_);
+    if (!sorted_) std::sort(begin, end);
+    return {begin, std::unique(begin, end)};
+  }
+
+ private:
+  std::array<std::uint64_t, kLanes * 4> values_;  // lanes x 16 bytes in words of 4
+  std::size_t size_ = 0;
+  bool sorted_ = true;  // as the addresses of most requests are
+};
 
 // Passes over the banks that one request takes: in every group of lanes that fills 128 bytes, the
 // largest number of different words in one bank.
@@ -20,15 +40,13 @@ std::uint64_t bank_passes(const AccessEvent& event) {
   const std::uint32_t lanes_per_group = event.bytes <= 4 ? 32 : event.bytes == 8 ? 16 : 8;
   std::uint64_t passes = 0;
   for (std::uint32_t first = 0; first < kLanes; first += lanes_per_group) {
-    std::vector<std::uint64_t> words;
+    Values words;
     for (std::uint32_t lane = first; lane < first + lanes_per_group; ++lane) {
       if (!((event.mask >> lane) & 1)) continue;
-      for (std::uint64_t b = 0; b < event.bytes; b += 4)
-        words.push_back((event.addresses[lane] + b) / 4);
+      for (std::uint64_t b = 0; b < event.bytes; b += 4) words.add((event.addresses[lane] + b) / 4);
     }
-    const std::size_t count = distinct(words);
     std::uint64_t per_bank[kBanks] = {};
-    for (std::size_t k = 0; k < count; ++k) ++per_bank[words[k] % kBanks];
+    for (const std::uint64_t word : words.distinct()) ++per_bank[word % kBanks];
     passes += *std::max_element(per_bank, per_bank + kBanks);
   }
   return passes;
@@ -74,35 +92,43 @@ void AccessStatisticsCollector::on_access(const AccessEvent& event) {
   counts.write = event.kind != AccessKind::read;
   counts.shared = event.owner != nullptr;
   const auto active = static_cast<std::uint64_t>(__builtin_popcount(event.mask));
-  std::vector<std::uint64_t> starts;
+  Values starts;
   for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
-    if ((event.mask >> lane) & 1) starts.push_back(event.addresses[lane]);
+    if ((event.mask >> lane) & 1) starts.add(event.addresses[lane]);
   }
-  const std::uint64_t different = distinct(starts);
+  const std::uint64_t different = starts.distinct().size();
   counts.lanes += active;
   counts.distinct += different;
   if (counts.shared) {
     counts.sectors += bank_passes(event);
     counts.ideal += std::max<std::uint64_t>(1, (active * event.bytes + 127) / 128);
   } else {
-    std::vector<std::uint64_t> sectors;
+    Values sectors;
     for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
       if (!((event.mask >> lane) & 1)) continue;
       for (std::uint64_t s = event.addresses[lane] / kSectorBytes;
            s <= (event.addresses[lane] + event.bytes - 1) / kSectorBytes; ++s)
-        sectors.push_back(s);
+        sectors.add(s);
     }
-    counts.sectors += distinct(sectors);
+    counts.sectors += sectors.distinct().size();
     // Lanes that read the same bytes need them once.
     counts.ideal +=
         std::max<std::uint64_t>(1, (different * event.bytes + kSectorBytes - 1) / kSectorBytes);
   }
+  // Most requests have one stride between all lanes: counted in runs.
+  std::int64_t stride = 0;
+  std::uint64_t times = 0;
   for (std::uint32_t lane = 0; lane + 1 < kLanes; ++lane) {
-    if (((event.mask >> lane) & 3) == 3) {
-      ++counts
-            .strides[static_cast<std::int64_t>(event.addresses[lane + 1] - event.addresses[lane])];
+    if (((event.mask >> lane) & 3) != 3) continue;
+    const auto next = static_cast<std::int64_t>(event.addresses[lane + 1] - event.addresses[lane]);
+    if (times > 0 && next != stride) {
+      counts.strides[stride] += times;
+      times = 0;
     }
+    stride = next;
+    ++times;
   }
+  if (times > 0) counts.strides[stride] += times;
 }
 
 std::vector<core::AccessStatistics> AccessStatisticsCollector::finish() {

@@ -16,16 +16,26 @@
 
 namespace faultline::reference {
 
+/// Who adds up the fp32 products.
+enum class Fp32Sums {
+  nearest,    ///< each sum rounded to nearest, term by term
+  truncated,  ///< tensor cores: three tf32 products for one of fp32, eight terms aligned to the
+              ///< largest and cut off, the sum towards zero
+};
+
 /// o and hT of the chunkwise form in double, but for X, which is found by repeated squaring in
 /// fp32 from an M whose elements are off by up to half an fp32 ulp at random (`seed`): one draw of
 /// the rounding errors. UsageError when chunk < 1.
-DeltaOutputs squaring_forward(const DeltaInputs& inputs, std::int64_t chunk, std::uint64_t seed);
+DeltaOutputs squaring_forward(const DeltaInputs& inputs, std::int64_t chunk, std::uint64_t seed,
+                              Fp32Sums sums = Fp32Sums::nearest);
 
-/// The error hypothesis "squaring" (rounding): per element of `outputs` the root mean square, over
-/// a few draws and the rows of 16 around it, of what squaring does to o and hT; gradients have no
-/// effect. Left out when there are more than `value_limit` values, or no draw is finite.
+/// The error hypothesis "squaring" or "squaring_truncated" (rounding): per element of `outputs` the
+/// root mean square, over a few draws and the rows of 16 around it, of what squaring does to o and
+/// hT; gradients have no effect. Left out when there are more than `value_limit` values, or no draw
+/// is finite.
 core::ErrorHypothesis squaring_hypothesis(const DeltaInputs& inputs, std::int64_t chunk,
                                           std::span<const DeltaOutput> outputs,
+                                          Fp32Sums sums = Fp32Sums::nearest,
                                           std::int64_t value_limit = 1 << 25);
 
 }  // namespace faultline::reference
