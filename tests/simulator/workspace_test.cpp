@@ -103,15 +103,32 @@ TEST(Workspace, OneThatReadsWhatTheTrialBeforeLeftFailsEveryTrial) {
   EXPECT_EQ(r.failed, 6u);
 }
 
-// One of gigabytes costs what is touched of it, and is not poisoned.
-TEST(Workspace, ASparseOneIsBackedPageByPage) {
-  core::TrialPlan plan = doubling({{kX, kWork, kWork}, {kX, kWork, kY}}, true);
+core::TrialPlan sparse(core::TrialPlan plan) {
   plan.buffers[kWork].shape = {std::int64_t{1} << 33};
   plan.buffers[kWork].sparse = true;
-  const core::TrialResult r = run(plan, 6);
+  return plan;
+}
+
+// One of gigabytes costs what is touched of it.
+TEST(Workspace, ASparseOneIsBackedPageByPage) {
+  const core::TrialResult r = run(sparse(doubling({{kX, kWork, kWork}, {kX, kWork, kY}}, true)), 6);
   EXPECT_EQ(r.status, core::ExecutionStatus::completed) << r.message;
   EXPECT_EQ(r.trials, 6u);
   EXPECT_EQ(r.failed, 0u);
+}
+
+// And is poisoned before every launch all the same: neither zeros nor what the trial before left.
+TEST(Workspace, ASparseOneIsPoisonedForEveryTrial) {
+  const core::TrialResult zeros =
+      run(sparse(doubling({{kX, kWork, kWork}, {kX, kWork, kY}}, false)), 6);
+  EXPECT_EQ(zeros.failed, 6u);
+  core::TrialPlan plan = doubling({{kX, kWork, kY}}, false);
+  plan.program = [first = plan.program](std::uint32_t batch) {
+    core::Program program = first(batch);
+    program.add(core::CopyOperation{{kWork, 0}, {kX, 0}, 4 * kElements});
+    return program;
+  };
+  EXPECT_EQ(run(sparse(plan), 6).failed, 6u);
 }
 
 }  // namespace

@@ -124,6 +124,7 @@ void Device::read(std::uint64_t address, std::span<std::byte> bytes) const {
 void Device::fill(std::uint64_t address, std::size_t bytes, std::uint32_t word) {
   if (bytes == 0) return;
   Allocation& allocation = implementation_->find(address, bytes);
+  if (bytes == allocation.size) return allocation.storage.fill(word);
   std::uint8_t* at = allocation.bytes + (address - allocation.base);
   for (std::size_t k = 0; k < bytes; k += 4)
     std::memcpy(at + k, &word, std::min<std::size_t>(4, bytes - k));

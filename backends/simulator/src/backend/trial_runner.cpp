@@ -14,7 +14,6 @@
 namespace faultline::simulator {
 namespace {
 
-
 // Why the simulator cannot honour a perturbation; empty when it can.
 std::string not_modelled(const core::Perturbation& p) {
   const core::Perturbation plain;
@@ -24,6 +23,8 @@ std::string not_modelled(const core::Perturbation& p) {
   if (p.pool_bytes != 0 || p.flush_l2) return "the simulator has no caches";
   if (p.co_resident != plain.co_resident) return "the simulator runs nothing beside the trial";
   if (p.graph_trials != 0) return "the simulator gains nothing from graphs of trials";
+  if (p.one_stream || p.eager || p.delay_sites != 0)
+    return "changes of the program are made before a backend sees it";
   if (p.batch != 1 || p.ctas_per_sm != 0.0)
     return "the simulator has no multiprocessors to fill: batch must be 1";
   return {};
@@ -100,9 +101,7 @@ void TrialRunner::run_one(const core::TrialPlan& plan, const core::TrialRequest&
   prepare_inputs(plan, request, input_seed);
   const std::uint32_t poison = core::poison_word(trial);
   for (std::size_t k = 0; k < plan.buffers.size(); ++k) {
-    if (plan.buffers[k].role != core::BufferRole::input && !plan.buffers[k].sparse) {
-      backend_.fill(buffers_[k], poison);
-    }
+    if (plan.buffers[k].role != core::BufferRole::input) backend_.fill(buffers_[k], poison);
   }
   RunSettings run;
   run.policy = request.perturbation.policy;
@@ -153,6 +152,7 @@ void TrialRunner::run_one(const core::TrialPlan& plan, const core::TrialRequest&
       capture.outputs.push_back(std::move(got));
     }
     if (std::find(hashes_.begin(), hashes_.end(), hash) == hashes_.end()) hashes_.push_back(hash);
+    core::add_output_hash(result.output_hashes, input_seed, hash);
     failed.changed_inputs = check_inputs(plan, result);
   } else {
     // Whatever the kernel did before it broke down must not reach the next trial.

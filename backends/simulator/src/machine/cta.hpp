@@ -22,6 +22,7 @@ enum class SplitState : std::uint8_t {
   waiting_barrier,   // wait: barrier number
   waiting_mbarrier,  // wait: shared address
   waiting_cluster,
+  sleeping,  // wake: visible operations of the launch until then
 };
 
 // Lanes of one warp that are at the same place. Lanes diverge into splits and merge when they meet.
@@ -33,6 +34,7 @@ struct Split {
   bool timed_out = false;  // try_wait: the time limit has passed, return false
   std::uint8_t depth = 0;  // of calls
   std::uint32_t wait = 0;
+  std::uint64_t wake = 0;
   std::array<std::uint32_t, kMaxDepth> returns{};
 };
 

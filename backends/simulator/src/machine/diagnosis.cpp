@@ -58,6 +58,7 @@ void Machine::deadlock(const char* reason) {
         switch (split.state) {
         case SplitState::ready: line += " polls at "; break;
         case SplitState::waiting_lanes: line += " waits for the other lanes of its warp at "; break;
+        case SplitState::sleeping: line += " sleeps before "; break;
         case SplitState::waiting_cluster: line += " waits for the cluster at "; break;
         case SplitState::waiting_barrier:
           line += " waits at barrier " + std::to_string(split.wait) + " at ";

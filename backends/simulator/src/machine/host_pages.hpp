@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host memory behind one device allocation: zeros, and no more of it than was touched.
+// Host memory behind one device allocation: zeros, or what it was filled with, and no more of it
+// than was written.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,9 @@ class HostPages {
     return *this;
   }
   std::uint8_t* data() const { return data_; }
+  // A 32-bit pattern over the whole of it, the last bytes included. Of a large one pages are backed
+  // when they are next written, not now. Throws std::bad_alloc.
+  void fill(std::uint32_t word);
 
  private:
   std::uint8_t* data_ = nullptr;

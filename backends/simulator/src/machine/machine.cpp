@@ -43,7 +43,7 @@ void Machine::run(std::shared_ptr<const Program> program, const LaunchGeometry& 
   copies_.clear();
   next_cta_ = 0;
   grid_ctas_ = geometry.grid[0] * geometry.grid[1] * geometry.grid[2];
-  progress_ = steps_ = thread_instructions_ = warp_instructions_ = 0;
+  progress_ = steps_ = sleepers_ = thread_instructions_ = warp_instructions_ = 0;
   timed_out_at_ = ~std::uint64_t{0};
   output_.clear();
   details_.clear();
@@ -257,6 +257,38 @@ bool Machine::wake_timed_out_waiters() {
   return any;
 }
 
+template <class Body>
+void Machine::for_each_sleeper(Body body) {
+  if (sleepers_ == 0) return;
+  for (auto& cta : resident_) {
+    for (Warp& warp : cta->warps) {
+      for (Split& split : warp.splits) {
+        if (split.state == SplitState::sleeping) body(split);
+      }
+    }
+  }
+}
+
+void Machine::wake_sleepers() {
+  for_each_sleeper([&](Split& split) {
+    if (split.wake > steps_) return;
+    split.state = SplitState::ready;
+    --sleepers_;
+  });
+}
+
+// Nobody else can run: time passes until the first of them wakes.
+bool Machine::wake_first_sleeper() {
+  Split* first = nullptr;
+  for_each_sleeper([&](Split& split) {
+    if (first == nullptr || split.wake < first->wake) first = &split;
+  });
+  if (first == nullptr) return false;
+  first->state = SplitState::ready;
+  --sleepers_;
+  return true;
+}
+
 void Machine::schedule_loop() {
   std::uint64_t idle_picks = 0;
   std::uint64_t seen_progress = 0;
@@ -267,6 +299,7 @@ void Machine::schedule_loop() {
       if (!can_start()) return;
       start_cluster();
     }
+    wake_sleepers();
     ready_.clear();
     bool any_finished = false;
     for (auto& cta : resident_) {
@@ -303,6 +336,7 @@ void Machine::schedule_loop() {
     }
     ++idle_picks;
     if (ready_.empty() && copies_.empty()) {
+      if (wake_first_sleeper()) continue;
       if (wake_timed_out_waiters()) continue;
       if (can_start()) {
         start_cluster();

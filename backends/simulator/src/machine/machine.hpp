@@ -86,6 +86,10 @@ class Machine {
   void finish_ctas();
   void complete_copy(std::size_t index);
   bool wake_timed_out_waiters();
+  template <class Body>
+  void for_each_sleeper(Body body);
+  void wake_sleepers();
+  bool wake_first_sleeper();
   void schedule_loop();
   std::size_t pick_split(Warp& warp);
   void run_split(Warp& warp, std::size_t split, std::uint32_t quantum);
@@ -118,6 +122,7 @@ class Machine {
   std::uint64_t progress_ = 0;
   std::uint64_t timed_out_at_ = ~std::uint64_t{0};
   std::uint64_t steps_ = 0;
+  std::uint64_t sleepers_ = 0;  // splits in nanosleep
   std::uint64_t step_budget_ = 0;
   std::optional<std::chrono::steady_clock::time_point> deadline_;
   std::uint64_t thread_instructions_ = 0;

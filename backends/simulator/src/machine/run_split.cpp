@@ -10,6 +10,9 @@ namespace {
 constexpr std::uint32_t kBackwardBranches =
     4096;  // per turn, so that silent loops end their turn too
 
+// Between visible operations of all warps together: what makes nanosleep a delay.
+constexpr std::uint32_t kNanosecondsPerStep = 16;
+
 bool mergeable(const Split& split) {
   return split.state == SplitState::ready || split.state == SplitState::waiting_lanes;
 }
@@ -302,6 +305,24 @@ void Machine::run_split(Warp& warp, std::size_t index, std::uint32_t quantum) {
         park();
         running = false;
       }
+      break;
+    }
+    case Flow::sleep: {
+      if (m != mask) {
+        warp.splits[index].pc = pc + 1;
+        diverge(warp, index, pc, m);
+        running = false;
+        break;
+      }
+      Split& split = warp.splits[index];
+      const std::uint32_t ns = warp.lane_values<std::uint32_t>(i.s[0])[__builtin_ctz(m)];
+      ++pc;
+      ++steps_;
+      park();
+      split.state = SplitState::sleeping;
+      split.wake = steps_ + ns / kNanosecondsPerStep;
+      ++sleepers_;
+      running = false;
       break;
     }
     case Flow::mbarrier_wait:

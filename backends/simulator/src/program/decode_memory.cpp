@@ -192,8 +192,10 @@ bool Decoder::decode_createpolicy() {
 
 bool Decoder::decode_nanosleep() {
   if (!mods_.take("u32")) return false;
-  out_.flow = Flow::visible;
-  out_.effect = effects::sleep();
+  const auto duration = source(operand(0), Scalar::u32);
+  if (!duration) return false;
+  out_.s[0] = *duration;
+  out_.flow = Flow::sleep;
   return true;
 }
 

@@ -42,6 +42,7 @@ enum class Flow : std::uint8_t {
   cluster_barrier,  // barrier.cluster.wait: blocks
   mbarrier_wait,    // mbarrier.try_wait: may block
   mbarrier_test,    // mbarrier.test_wait: never blocks
+  sleep,            // nanosleep: others go on meanwhile
   trap,
   unsupported,
 };
