@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "experiments.hpp"
 #include "faultline/diagnosis/experiment.hpp"
 #include "faultline/stress/statistics.hpp"
 #include "pause.hpp"
@@ -223,6 +224,9 @@ core::Evidence run_campaign(core::Backend& backend, const kernels::ResolvedTrial
   evidence.interrupted = detail::stopped(options);
   pair_arms(evidence);
   detail::finish_evidence(evidence, trial_plan, plan.data, plan.seed);
+  if (options.experiments && !evidence.interrupted) {
+    detail::run_experiments(backend, trial, trial_plan, plan, options, evidence);
+  }
   return evidence;
 }
 

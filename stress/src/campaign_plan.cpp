@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "faultline/core/errors.hpp"
+#include "faultline/stress/ptx_delay.hpp"
 
 namespace faultline::stress {
 namespace {
@@ -25,6 +26,7 @@ struct DeviceArms {
   std::uint64_t trials;
   bool pooled;    ///< some input is large enough to rotate
   bool batching;  ///< several trials fit into one grid
+  bool sites;     ///< some place of the PTX can be delayed
 
   /// Time that an arm may spend waiting: 5 s, whatever the number of trials asked for.
   static constexpr std::uint64_t kWaitBudgetNs = 5'000'000'000;
@@ -41,6 +43,11 @@ struct DeviceArms {
     if (!pooled && perturbation.pool_bytes > 0) {
       campaign.left_out.push_back(
           fmt::format("{}: the subject names no input large enough to rotate", perturbation.name));
+      return;
+    }
+    if (!sites && perturbation.delay_sites != 0) {
+      campaign.left_out.push_back(
+          fmt::format("{}: the PTX of its kernels has no synchronisation site", perturbation.name));
       return;
     }
     if (!batching && (perturbation.batch > 1 || perturbation.ctas_per_sm > 0)) {
@@ -85,6 +92,14 @@ void add_device_arms(DeviceArms arms) {
             .co_resident = CoResident::compute_stress,
             .fresh_inputs = true},
            "arithmetic beside the trials, new inputs");
+  // Of twenty draws of delays twelve showed a race that any single one may miss.
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    arms.add({.name = seed == 1 ? "ptx_delay" : fmt::format("ptx_delay_{}", seed),
+              .delay_sites = kSynchronisationSites,
+              .delay_ns = 8192,
+              .delay_seed = seed},
+             "nanosleep at the synchronisation sites of the PTX: warps drift apart");
+  }
   arms.add({.name = "graph_cold", .pool_bytes = cold, .graph_trials = 64},
            "64 trials in a replayed graph, cold inputs");
   arms.add({.name = "graph_hot", .graph_trials = 64}, "64 trials in a replayed graph");
@@ -184,7 +199,11 @@ CampaignPlan default_plan(const core::BackendInfo& backend, const core::TrialPla
   const bool pooled = std::any_of(plan.buffers.begin(), plan.buffers.end(),
                                   [](const core::BufferSpec& b) { return b.pooled; });
   add_device_arms(
-      {.campaign = campaign, .trials = trials, .pooled = pooled, .batching = plan.max_batch > 1});
+      {.campaign = campaign,
+       .trials = trials,
+       .pooled = pooled,
+       .batching = plan.max_batch > 1,
+       .sites = plan.program && !find_sites(plan.program(1), kSynchronisationSites).empty()});
   check_names(options.arms, campaign.arms, campaign.left_out);
   std::erase_if(campaign.arms, [&](const PlannedArm& arm) {
     return !wanted(options.arms, arm.perturbation.name);

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "error_readings.hpp"
 #include "faultline/core/acceptance.hpp"
 #include "faultline/core/errors.hpp"
 
@@ -19,6 +20,8 @@ struct Expectation {
   std::vector<core::ReferenceTensor> outputs;
   std::vector<core::TileHypothesis> hypotheses;
   std::vector<core::AlternativeResult> alternatives;
+  /// What the trials before this one should have given, where each has inputs of its own.
+  std::vector<std::vector<core::ReferenceTensor>> earlier;
 };
 
 /// Key of a provenance entry; -1, -1 collects what no hypothesis explains.
@@ -30,8 +33,8 @@ struct Move {
 
 class Examiner {
  public:
-  explicit Examiner(const core::TrialPlan& plan)
-      : plan_(plan), output_indices_(plan.output_indices()) {
+  Examiner(const core::TrialPlan& plan, core::DataMode data)
+      : plan_(plan), output_indices_(plan.output_indices()), readings_(plan, data) {
     for (std::uint32_t index : output_indices_) {
       depth_ = std::max(depth_, plan.buffers[index].tiles.pipeline_depth);
     }
@@ -40,6 +43,11 @@ class Examiner {
   void examine(const core::Capture& capture, const Expectation& expectation) {
     for (std::uint32_t o = 0; o < output_indices_.size() && o < capture.outputs.size(); ++o) {
       examine_output(o, capture, expectation);
+      std::vector<core::ReferenceTensor> earlier;
+      for (const auto& outputs : expectation.earlier) earlier.push_back(outputs[o]);
+      const core::Dtype dtype = plan_.buffers[output_indices_[o]].dtype;
+      readings_.add(o, capture.outputs[o], expectation.outputs[o],
+                    core::poison_bits(dtype, capture.poison), earlier);
     }
   }
 
@@ -79,6 +87,7 @@ class Examiner {
   }
 
   const std::vector<core::AlternativeEvidence>& alternatives() const { return alternatives_; }
+  std::vector<core::ErrorReading> readings() const { return readings_.result(); }
 
   void add_pair(bool same_poison, bool differs) {
     (same_poison ? shape_.same_poison_pairs : shape_.other_poison_pairs)++;
@@ -327,8 +336,27 @@ class Examiner {
   std::map<std::pair<std::uint32_t, std::int64_t>, std::uint64_t> wrong_;
   core::ErrorShapeEvidence shape_;
   std::vector<core::AlternativeEvidence> alternatives_;
+  detail::ErrorReadings readings_;
   std::vector<double> errors_;
 };
+
+/// What the last trials before that of the capture should have given, where every trial has inputs
+/// of its own. With fixed inputs the seeds are nobody's, and nothing is like their results.
+void add_earlier(const core::TrialPlan& plan, core::DataMode data, const core::Capture& capture,
+                 Expectation& expectation) {
+  const std::uint64_t most_back = data == core::DataMode::epoch ? 3 : 1;
+  constexpr std::int64_t kElements = std::int64_t{1} << 20;
+  std::int64_t elements = 0;
+  for (const core::BufferSpec& buffer : plan.buffers) {
+    if (buffer.role != core::BufferRole::workspace) elements += buffer.elements();
+  }
+  if (elements > kElements) return;
+  for (std::uint64_t back = 1; back <= std::min(most_back, capture.trial); ++back) {
+    const std::uint64_t seed =
+        detail::input_seed_of_trial(capture.input_seed, capture.trial, capture.trial - back);
+    expectation.earlier.push_back(plan.reference(make_inputs(plan, data, seed)));
+  }
+}
 
 /// The same results? Where nobody wrote, in the padding of rows or in elements that were missed,
 /// two captures hold their own poison: that is no result.
@@ -363,7 +391,9 @@ std::vector<core::Tensor> make_inputs(const core::TrialPlan& plan, core::DataMod
 CaptureExamination examine_captures(const core::TrialPlan& plan, core::DataMode data,
                                     const std::vector<const core::TrialResult*>& results) {
   constexpr std::size_t kInputSets = 8;
-  constexpr std::size_t kPairsPerSet = 16;  ///< captures of one set compared pairwise
+  constexpr std::size_t kPairsPerSet = 16;     ///< captures of one set compared pairwise
+  constexpr std::size_t kSetsWithEarlier = 1;  ///< a reference takes its time
+  std::size_t examined_sets = 0;
   std::map<std::uint64_t, std::vector<const core::Capture*>> by_inputs;
   for (const core::TrialResult* result : results) {
     for (const core::Capture& capture : result->captures) {
@@ -375,15 +405,19 @@ CaptureExamination examine_captures(const core::TrialPlan& plan, core::DataMode 
   CaptureExamination examination;
   if (by_inputs.empty() || !plan.reference) return examination;
 
-  Examiner examiner(plan);
+  Examiner examiner(plan, data);
   for (const auto& [seed, captures] : by_inputs) {
     const std::vector<core::Tensor> inputs = make_inputs(plan, data, seed);
-    const Expectation expectation{
-        .outputs = plan.reference(inputs),
-        .hypotheses =
-            plan.hypotheses ? plan.hypotheses(inputs) : std::vector<core::TileHypothesis>{},
-        .alternatives =
-            plan.alternatives ? plan.alternatives(inputs) : std::vector<core::AlternativeResult>{}};
+    Expectation expectation{.outputs = plan.reference(inputs),
+                            .hypotheses = plan.hypotheses ? plan.hypotheses(inputs)
+                                                          : std::vector<core::TileHypothesis>{},
+                            .alternatives = plan.alternatives
+                                                ? plan.alternatives(inputs)
+                                                : std::vector<core::AlternativeResult>{},
+                            .earlier = {}};
+    if (examined_sets++ < kSetsWithEarlier && captures.size() == 1) {
+      add_earlier(plan, data, *captures.front(), expectation);
+    }
     for (const core::Capture* capture : captures) examiner.examine(*capture, expectation);
     for (std::size_t i = 0; i < captures.size() && i < kPairsPerSet; ++i) {
       for (std::size_t j = 0; j < i; ++j) {
@@ -395,6 +429,7 @@ CaptureExamination examine_captures(const core::TrialPlan& plan, core::DataMode 
   examination.provenance = examiner.provenance();
   examination.shape = examiner.shape();
   examination.alternatives = examiner.alternatives();
+  examination.readings = examiner.readings();
   return examination;
 }
 

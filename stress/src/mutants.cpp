@@ -11,6 +11,7 @@
 #include "faultline/core/errors.hpp"
 #include "faultline/diagnosis/diagnose.hpp"
 #include "faultline/stress/race.hpp"
+#include "faultline/stress/statistics.hpp"
 #include "faultline/stress/verify.hpp"
 #include "run_arm.hpp"
 
@@ -132,6 +133,8 @@ class MatrixRun {
     quiet_ = options.run;
     quiet_.progress = nullptr;  // the matrix counts rows, not trials
     quiet_.checkpoint = nullptr;
+    plain_ = quiet_;
+    plain_.experiments = false;
   }
 
   core::KillMatrix run() {
@@ -175,11 +178,20 @@ class MatrixRun {
       row.killed = row.killed || cell.killed;
       row.right = row.right || cell.right;
     }
+    if (!on_simulator() && !row.killed && !variant.model_only.empty()) {
+      row.no_evidence = true;
+      for (core::KillCell& cell : row.cells) {
+        if (!cell.ran || cell.trials == 0 || !cell.note.empty()) continue;
+        cell.note = fmt::format("no evidence, rate below {:.2g} (95 %): {}",
+                                zero_failure_upper_bound(cell.trials), variant.model_only);
+      }
+    }
     if (!variant.is_mutant) {
       row.right = std::all_of(row.cells.begin(), row.cells.end(), [](const core::KillCell& cell) {
         return !cell.ran || (cell.outcome == core::Outcome::pass && cell.classes.empty());
       });
     }
+    row.cells.push_back(sanitize(trial));
     return row;
   }
 
@@ -220,6 +232,15 @@ class MatrixRun {
     return cell;
   }
 
+  core::KillCell sanitize(const kernels::ResolvedTrial& trial) const {
+    if (on_simulator()) return not_run(Detector::sanitizer, "runs on a device alone");
+    if (!options_.sanitizer) {
+      return not_run(Detector::sanitizer, "compute-sanitizer is not installed");
+    }
+    if (detail::stopped(options_.run)) return not_run(Detector::sanitizer, "stopped");
+    return options_.sanitizer(trial);
+  }
+
   bool on_simulator() const { return backend_.info().is_model; }
 
   core::KillCell tight_loop(const kernels::ResolvedTrial& trial,
@@ -233,7 +254,7 @@ class MatrixRun {
     plan.arms = {arm};
     plan.seed = options_.seed;
     plan.race = core::RaceMode::off;
-    return judge(Detector::tight_loop, run_campaign(backend_, trial, plan, quiet_), variant,
+    return judge(Detector::tight_loop, run_campaign(backend_, trial, plan, plain_), variant,
                  known_);
   }
 
@@ -248,9 +269,17 @@ class MatrixRun {
     core::KillCell cell =
         judge(Detector::verify, run_verify(backend_, subject, variant, {trial.problem}, verify),
               variant, known_);
-    if (!variant.is_mutant || cell.right || !needs_several_problems(*variant.required_finding)) {
-      return cell;
-    }
+    // A clean variant is looked at as hard as its mutants are.
+    const bool several = variant.is_mutant
+                             ? !cell.right && needs_several_problems(*variant.required_finding)
+                             : std::any_of(subject.variants.begin(), subject.variants.end(),
+                                           [&](const kernels::Variant& other) {
+                                             return other.clean_twin == variant.name &&
+                                                    needs_several_problems(*other.required_finding);
+                                           });
+    const bool blamed =
+        !variant.is_mutant && (cell.outcome != core::Outcome::pass || !cell.classes.empty());
+    if (!several || blamed) return cell;
     return judge(Detector::verify,
                  run_verify(backend_, subject, variant, subject.verify_problems(true), verify),
                  variant, known_);
@@ -287,7 +316,7 @@ class MatrixRun {
   core::Backend& backend_;
   const kernels::SubjectRegistry& registry_;
   const MutantOptions& options_;
-  RunOptions quiet_;
+  RunOptions quiet_, plain_;
   std::vector<FindingClass> known_;  ///< of the row under way
   core::KillMatrix matrix_;
 };
@@ -331,9 +360,18 @@ core::KillMatrix run_mutants(core::Backend& backend, const kernels::SubjectRegis
 
 core::Verdict judge_matrix(const core::KillMatrix& matrix, bool interrupted) {
   core::Verdict verdict;
-  std::vector<std::string> not_applicable;
+  std::vector<std::string> not_applicable, no_evidence;
   for (const core::KillRow& row : matrix.rows) {
-    if (!row.applicable()) not_applicable.push_back(row.subject + "@" + row.variant);
+    if (!row.applicable()) {
+      std::uint64_t trials = 0;
+      for (const core::KillCell& cell : row.cells) trials += cell.trials;
+      if (row.no_evidence) {
+        no_evidence.push_back(fmt::format("{}@{} (0 of {}, rate below {:.2g})", row.subject,
+                                          row.variant, trials, zero_failure_upper_bound(trials)));
+      } else {
+        not_applicable.push_back(row.subject + "@" + row.variant);
+      }
+    }
     if (row.right || !row.applicable()) continue;
     core::Finding finding;
     finding.severity = core::Severity::error;
@@ -356,6 +394,10 @@ core::Verdict judge_matrix(const core::KillMatrix& matrix, bool interrupted) {
       matrix.clean_variants());
   if (!not_applicable.empty()) {
     text += fmt::format("; no detector can run here: {}", fmt::join(not_applicable, ", "));
+  }
+  if (!no_evidence.empty()) {
+    text += fmt::format("; no_evidence, as only the model shows them: {}",
+                        fmt::join(no_evidence, ", "));
   }
   const bool nothing_ran = matrix.mutants() + matrix.clean_variants() == 0;
   if (!verdict.findings.empty()) {

@@ -11,6 +11,7 @@
 
 #include "faultline/core/visibility.hpp"
 #include "faultline/stress/captures.hpp"
+#include "run_arm.hpp"
 
 namespace faultline::stress::detail {
 namespace {
@@ -148,8 +149,9 @@ void add_reference_limits(core::Evidence& evidence, const core::TrialPlan& plan,
   if (!plan.reference) return;
   const std::int64_t elements = elements_of(plan);
   if (!plan.reference_notes && elements > element_limit) {
-    evidence.not_examined.push_back(not_examined_text(
-        "whether an output that computes nothing would be accepted", plan, element_limit));
+    add_not_examined(evidence,
+                     not_examined_text("whether an output that computes nothing would be accepted",
+                                       plan, element_limit));
     return;
   }
   std::vector<ReferenceNote> notes;
@@ -167,8 +169,9 @@ void add_intermediate_limits(core::Evidence& evidence, const core::TrialPlan& ba
                              const std::string& config) {
   const core::TrialPlan plan = core::with_intermediates(base);
   if (elements_of(plan) > element_limit) {
-    evidence.not_examined.push_back(not_examined_text(
-        "whether intermediates that hold nothing would be accepted", plan, element_limit));
+    add_not_examined(evidence,
+                     not_examined_text("whether intermediates that hold nothing would be accepted",
+                                       plan, element_limit));
     return;
   }
   std::set<std::string> outputs;

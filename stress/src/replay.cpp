@@ -5,36 +5,12 @@
 
 #include "faultline/core/errors.hpp"
 #include "run_arm.hpp"
+#include "seeds.hpp"
 
 namespace faultline::stress {
-namespace {
-
-std::uint64_t invert_xor_shift(std::uint64_t y, int shift) {
-  std::uint64_t x = y;
-  for (int known = shift; known < 64; known += shift) x = y ^ (x >> shift);
-  return x;
-}
-
-/// Inverse modulo 2^64 of an odd number: Newton's iteration doubles the right bits each time.
-std::uint64_t inverse(std::uint64_t a) {
-  std::uint64_t x = a;
-  for (int i = 0; i < 5; ++i) x *= 2 - a * x;
-  return x;
-}
-
-std::uint64_t unmix64(std::uint64_t z) {
-  z = invert_xor_shift(z, 31) * inverse(0x94d049bb133111ebull);
-  z = invert_xor_shift(z, 27) * inverse(0xbf58476d1ce4e5b9ull);
-  return invert_xor_shift(z, 30);
-}
-
-}  // namespace
 
 std::uint64_t seed_for_inputs(std::uint64_t input_seed) {
-  // trial_seed(seed, 0) = mix64(mix64(seed) ^ c), and trial_seed(seed', 0) of any known seed' gives
-  // c.
-  const std::uint64_t c = unmix64(core::trial_seed(0, 0)) ^ core::mix64(0);
-  return unmix64(unmix64(input_seed) ^ c);
+  return detail::unmix64(detail::unmix64(input_seed) ^ detail::trial_code(0));
 }
 
 Replay replay(core::Backend& backend, const kernels::SubjectRegistry& registry,

@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
 #include <set>
+#include <tuple>
 #include <variant>
 
 #include <fmt/format.h>
 
 #include "captured_tiles.hpp"
+#include "changed_program.hpp"
 #include "examine_terms.hpp"
 #include "faultline/core/errors.hpp"
 #include "faultline/diagnosis/totals.hpp"
@@ -21,6 +24,24 @@ namespace faultline::stress::detail {
 core::TrialResult run_safely(core::Backend& backend, const core::TrialPlan& plan,
                              const core::TrialRequest& request) {
   core::TrialResult broken;
+  if (changes_program(request.perturbation)) {
+    core::TrialRequest rest = request;
+    rest.perturbation = for_backend(request.perturbation);
+    try {
+      core::TrialResult result =
+          run_safely(backend, with_changed_program(plan, request.perturbation), rest);
+      // Code that was never compiled before: that it cannot be is nothing about the kernel.
+      const bool not_run = result.trials == 0 && !result.skipped &&
+                           (result.status == core::ExecutionStatus::unsupported ||
+                            result.status == core::ExecutionStatus::error);
+      if (!not_run || request.perturbation.delay_sites == 0) return result;
+      broken.note = "the kernel with delays in it could not be run: " + result.message;
+    } catch (const core::UnsupportedError& e) {
+      broken.note = e.what();
+    }
+    broken.skipped = true;
+    return broken;
+  }
   try {
     core::TrialResult result = backend.run_trials(plan, request);
     const bool cut_short = result.skipped || stopped(request.stop) ||
@@ -62,12 +83,11 @@ void add_block(core::TrialResult& into, const core::TrialResult& block, bool fre
   diagnosis::merge_accesses(into.accesses, block.accesses);
   into.inputs_checked += block.inputs_checked;
   for (const core::ChangedInput& changed : block.changed_inputs) {
-    auto known = std::find_if(into.changed_inputs.begin(), into.changed_inputs.end(),
-                              [&](const auto& c) { return c.name == changed.name; });
-    if (known == into.changed_inputs.end()) {
-      into.changed_inputs.push_back(changed);
-    } else {
-      known->trials += changed.trials;
+    core::add_changed_input(into, changed);
+  }
+  for (const core::OutputHashes& set : block.output_hashes) {
+    for (const std::uint64_t hash : set.hashes) {
+      core::add_output_hash(into.output_hashes, set.input_seed, hash);
     }
   }
   for (const core::FailedTrial& failure : block.failures) core::add_failure(into, failure);
@@ -80,6 +100,10 @@ void add_block(core::TrialResult& into, const core::TrialResult& block, bool fre
   } else {
     into.input_sets = std::max(into.input_sets, block.input_sets);
     into.distinct_outputs = std::max(into.distinct_outputs, block.distinct_outputs);
+    if (into.output_hashes.size() == 1) {
+      into.distinct_outputs =
+          std::max<std::uint64_t>(into.distinct_outputs, into.output_hashes[0].hashes.size());
+    }
   }
   into.gate_samples += block.gate_samples;
   into.gate_worst = std::max(into.gate_worst, block.gate_worst);
@@ -167,12 +191,26 @@ void note_asynchronous_instructions(core::Evidence& evidence, const core::Progra
   known.erase(std::unique(known.begin(), known.end()), known.end());
 }
 
+void add_not_examined(core::Evidence& evidence, const std::string& what) {
+  std::vector<std::string>& missing = evidence.not_examined;
+  if (std::find(missing.begin(), missing.end(), what) == missing.end()) missing.push_back(what);
+}
+
+void note_sparse_workspaces(core::Evidence& evidence, const core::TrialPlan& plan) {
+  if (evidence.backend_is_model) return;
+  for (const core::BufferSpec& buffer : plan.buffers) {
+    if (!buffer.sparse || buffer.role == core::BufferRole::input) continue;
+    add_not_examined(evidence,
+                     fmt::format("what a launch reads of '{}' that it has not written, but for the "
+                                 "first launch of each arm: it is too large to be poisoned anew",
+                                 buffer.name));
+  }
+}
+
 void note_unchecked_inputs(core::Evidence& evidence, const core::TrialResult& result) {
   const bool ran = !result.skipped && result.trials > result.abnormal;
   if (!ran || result.inputs_checked > 0 || result.outputs.empty()) return;
-  const std::string what = "whether the inputs were still what was laid there after a launch";
-  std::vector<std::string>& missing = evidence.not_examined;
-  if (std::find(missing.begin(), missing.end(), what) == missing.end()) missing.push_back(what);
+  add_not_examined(evidence, "whether the inputs were still what was laid there after a launch");
 }
 
 void require_data_mode(core::DataMode data, const core::TrialPlan& plan) {
@@ -192,6 +230,7 @@ core::Evidence start_evidence(const core::BackendInfo& backend, const core::Tria
   evidence.declared_deterministic = plan.declared_deterministic;
   evidence.mode = std::move(mode);
   note_asynchronous_instructions(evidence, plan.program(1));
+  note_sparse_workspaces(evidence, plan);
   return evidence;
 }
 
@@ -248,6 +287,7 @@ void finish_evidence(core::Evidence& evidence, const core::TrialPlan& plan, core
   evidence.provenance = std::move(captures.provenance);
   evidence.error_shape = captures.shape;
   evidence.alternatives = std::move(captures.alternatives);
+  evidence.readings = std::move(captures.readings);
   for (const core::TrialResult* result : results) note_unchecked_inputs(evidence, *result);
   if (plan.contract) {
     evidence.contract_violations =
@@ -258,15 +298,33 @@ void finish_evidence(core::Evidence& evidence, const core::TrialPlan& plan, core
 }
 
 std::optional<core::RepeatEvidence> repeat_of(const std::vector<core::ArmEvidence>& arms) {
-  core::RepeatEvidence repeat;
+  // Runs of each input set, and what they gave, over all arms: two arms may well have one output
+  // each, and not the same.
+  struct Runs {
+    core::RepeatEvidence repeat;
+    std::vector<core::OutputHashes> seen;
+  };
+  std::map<std::uint64_t, Runs> by_inputs;
   for (const core::ArmEvidence& arm : arms) {
     const core::TrialResult& r = arm.result;
-    if (arm.perturbation.fresh_inputs || r.input_sets != 1 || r.distinct_outputs == 0) continue;
-    repeat.repeats += r.trials;
-    repeat.distinct = std::max(repeat.distinct, r.distinct_outputs);
+    const bool fixed = !arm.perturbation.fresh_inputs && r.input_sets == 1;
+    for (const core::OutputHashes& set : r.output_hashes) {
+      Runs& runs = by_inputs[set.input_seed];
+      runs.repeat.repeats += fixed ? r.trials : 1;
+      for (const std::uint64_t hash : set.hashes) {
+        core::add_output_hash(runs.seen, set.input_seed, hash);
+      }
+      runs.repeat.distinct = std::max<std::uint64_t>(
+          {runs.repeat.distinct, runs.seen[0].hashes.size(), fixed ? r.distinct_outputs : 0});
+    }
   }
-  if (repeat.repeats < 2) return std::nullopt;
-  return repeat;
+  const auto more = [](const auto& a, const auto& b) {
+    return std::tie(a.second.repeat.distinct, a.second.repeat.repeats) <
+           std::tie(b.second.repeat.distinct, b.second.repeat.repeats);
+  };
+  const auto most = std::max_element(by_inputs.begin(), by_inputs.end(), more);
+  if (most == by_inputs.end() || most->second.repeat.repeats < 2) return std::nullopt;
+  return most->second.repeat;
 }
 
 }  // namespace faultline::stress::detail

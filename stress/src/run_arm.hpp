@@ -19,8 +19,8 @@ namespace faultline::stress::detail {
 core::TrialResult run_safely(core::Backend& backend, const core::TrialPlan& plan,
                              const core::TrialRequest& request);
 
-/// Add a later block of the same arm. Distinct outputs of fixed inputs become a lower bound: which
-/// ones they were is not kept.
+/// Add a later block of the same arm. Distinct outputs of fixed inputs become a lower bound: beyond
+/// core::OutputHashes::kKept it is not kept which ones they were.
 void add_block(core::TrialResult& into, const core::TrialResult& block, bool fresh_inputs,
                std::uint32_t capture_limit);
 
@@ -38,11 +38,15 @@ std::string token_text(const std::string& backend, const core::TrialPlan& plan,
 core::ArmEvidence make_arm(const std::string& backend, const core::TrialPlan& plan,
                            const core::TrialRequest& request, core::TrialResult result);
 
-/// Add what asynchronous instructions the program's kernels hold.
+/// Add a sentence to Evidence::not_examined, unless it is there.
+void add_not_examined(core::Evidence& evidence, const std::string& what);
+/// A device poisons a sparse workspace once an arm: leaves a note.
+void note_sparse_workspaces(core::Evidence& evidence, const core::TrialPlan& plan);
 /// A backend that never compared the inputs after a launch leaves a note.
 void note_unchecked_inputs(core::Evidence& evidence, const core::TrialResult& result);
 /// UsageError when the plan's inputs cannot be drawn in this mode.
 void require_data_mode(core::DataMode data, const core::TrialPlan& plan);
+/// Add what asynchronous instructions the program's kernels hold.
 void note_asynchronous_instructions(core::Evidence& evidence, const core::Program& program);
 
 /// Evidence with everything that describes the subject filled in.
@@ -54,7 +58,8 @@ core::Evidence start_evidence(const core::BackendInfo& backend, const core::Tria
 void count_accesses(core::Backend& backend, const core::TrialPlan& plan, std::uint64_t seed,
                     core::DataMode data, const RunOptions& options, core::Evidence& evidence);
 
-/// The bitwise repeat check over the arms with fixed inputs; nothing when none ran twice.
+/// The bitwise repeat check: outputs of equal inputs over all arms; nothing when no input set was
+/// run twice. Of several the one with most different outputs.
 std::optional<core::RepeatEvidence> repeat_of(const std::vector<core::ArmEvidence>& arms);
 
 /// Merge races and accesses, look at captures and named terms, fill in the repeat check. `seed` is

@@ -136,7 +136,8 @@ class Sweep {
       } else if (next && next->kind == Kind::whole_tiles) {
         const std::optional<core::Problem> control = whole_tiles(problems);
         if (!control) {
-          evidence.not_examined.push_back(
+          detail::add_not_examined(
+              evidence,
               "a size that is a multiple of the tile: the domain of the problem has none");
           return;
         }
@@ -187,9 +188,10 @@ class Sweep {
       core::TrialResult result = detail::run_safely(backend_, plan, request);
       if (result.skipped || result.status == core::ExecutionStatus::error ||
           result.status == core::ExecutionStatus::unsupported) {
-        evidence.not_examined.push_back(fmt::format(
-            "the failure of {} [{}] repeated as '{}': {}", failing.evidence.problem,
-            failing.evidence.config, arm.name, result.note.empty() ? result.message : result.note));
+        detail::add_not_examined(
+            evidence, fmt::format("the failure of {} [{}] repeated as '{}': {}",
+                                  failing.evidence.problem, failing.evidence.config, arm.name,
+                                  result.note.empty() ? result.message : result.note));
         continue;
       }
       if (result.note.empty()) {
@@ -212,9 +214,9 @@ class Sweep {
       evidence.error_shape->other_poison_differing += captures.shape->other_poison_differing;
     }
     for (std::size_t i = first_arm; i < evidence.arms.size(); ++i) {
+      detail::add_captured_tiles(plan, options_.data, evidence.arms[i].result);
       evidence.arms[i].result.captures.clear();
     }
-      detail::add_captured_tiles(plan, options_.data, evidence.arms[i].result);
     evidence.repeat = detail::repeat_of(evidence.arms);
   }
 
@@ -294,6 +296,7 @@ class Sweep {
         null_outputs_tried = true;
         try_null_outputs(cell.base, evidence);
         detail::note_asynchronous_instructions(evidence, cell.plan.program(1));
+        detail::note_sparse_workspaces(evidence, cell.plan);
       }
       if (const std::string violation = contract_violation(cell.base); !violation.empty()) {
         // Nothing that ran on such inputs could be held against the kernel.
@@ -343,10 +346,10 @@ class Sweep {
     }
     diagnosis::merge_accesses(evidence.accesses, result.accesses);
     if (result.failed > 0) add_captures(cell, evidence);
+    detail::add_captured_tiles(cell.plan, options_.data, result);
     result.captures.clear();  // examined, they have served
     keep_failure(cell);
     evidence.configs.push_back(std::move(cell.evidence));
-    detail::add_captured_tiles(cell.plan, options_.data, result);
     checkpoint(evidence);
   }
 
@@ -372,8 +375,9 @@ class Sweep {
   void try_null_outputs(const core::TrialPlan& plan, core::Evidence& evidence) {
     if (!plan.reference) return;
     if (detail::elements_of(plan) > options_.null_check_elements) {
-      evidence.not_examined.push_back(detail::not_examined_text(
-          "whether a trivial output would pass", plan, options_.null_check_elements));
+      detail::add_not_examined(evidence,
+                               detail::not_examined_text("whether a trivial output would pass",
+                                                         plan, options_.null_check_elements));
       return;
     }
     for (const std::string& fake :
@@ -435,8 +439,9 @@ class Sweep {
     const bool wrong = cell.evidence.result.wrong_values > 0;
     if (!cell.base.error_hypotheses) return;
     if (!wrong && detail::elements_of(cell.base) > options_.null_check_elements) {
-      evidence.not_examined.push_back(detail::not_examined_text(
-          "which named terms could be seen", cell.base, options_.null_check_elements));
+      detail::add_not_examined(evidence,
+                               detail::not_examined_text("which named terms could be seen",
+                                                         cell.base, options_.null_check_elements));
       return;
     }
     const std::vector<std::uint32_t> compared = cell.plan.output_indices();
@@ -495,6 +500,7 @@ class Sweep {
     evidence.provenance = std::move(captures.provenance);
     evidence.error_shape = captures.shape;
     evidence.alternatives = std::move(captures.alternatives);
+    evidence.readings = std::move(captures.readings);
   }
 
   core::Backend& backend_;

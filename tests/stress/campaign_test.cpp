@@ -68,6 +68,63 @@ TEST_F(CampaignTest, ALateCopyIsARaceWithTheTilesNamed) {
               HasSubstr("y tile 1 held the data of tile 3 in 100 %"));
 }
 
+/// The last bit of one element, within the bound, wherever `set` holds.
+ToyKernel last_bit(std::function<bool(const core::TrialRequest&)> set) {
+  return [set = std::move(set)](const core::TrialRequest& request, std::uint64_t trial,
+                                const core::Tensor& x, core::Tensor& y) {
+    right(request, trial, x, y);
+    if (set(request)) core::store_bits(y.bytes.data(), 5, y.dtype, y.bits(5) ^ 1);
+  };
+}
+
+TEST_F(CampaignTest, OtherBitsInAnotherArmAreSeen) {
+  ToyBackend backend(false, last_bit([](const core::TrialRequest& request) {
+                       return request.perturbation.name == "flush_l2";
+                     }));
+  const core::Evidence evidence = run(backend, 20);
+  for (const core::ArmEvidence& arm : evidence.arms) {
+    if (!arm.perturbation.fresh_inputs) {
+      EXPECT_EQ(arm.result.distinct_outputs, 1u);
+    }
+  }
+  ASSERT_TRUE(evidence.repeat.has_value());
+  EXPECT_EQ(evidence.repeat->distinct, 2u);
+  const core::Verdict verdict = diagnosis::diagnose(evidence);
+  EXPECT_EQ(verdict.outcome, Outcome::fail);
+  EXPECT_EQ(verdict.findings[0].finding, FindingClass::nondeterminism_benign) << verdict.summary;
+
+  trial.plan.declared_deterministic = false;
+  const core::Verdict allowed = diagnosis::diagnose(run(backend, 20));
+  EXPECT_EQ(allowed.outcome, Outcome::pass) << allowed.summary;
+}
+
+TEST_F(CampaignTest, OtherBitsInALaterBlockOfAnArmAreSeen) {
+  ToyBackend backend(false, last_bit([](const core::TrialRequest& request) {
+                       return request.first_trial >= 200;
+                     }));
+  const stress::CampaignPlan plan = stress::default_plan(
+      backend.info(), trial.plan, {.trials = 400, .seed = 7, .arms = {"memory_stress"}});
+  const core::Evidence evidence = stress::run_campaign(backend, trial, plan);
+  ASSERT_EQ(evidence.arms.size(), 1u);
+  EXPECT_EQ(evidence.arms[0].result.distinct_outputs, 2u);
+  EXPECT_EQ(diagnosis::diagnose(evidence).outcome, Outcome::fail);
+}
+
+TEST_F(CampaignTest, OtherBitsOnOtherInputsAreNothing) {
+  // Arms with new inputs every trial share trial i's inputs, and their outputs.
+  ToyBackend backend(false, right);
+  const stress::CampaignPlan plan = stress::default_plan(
+      backend.info(), trial.plan,
+      {.trials = 20, .seed = 7, .arms = {"fresh_inputs", "memory_stress_fresh"}});
+  const core::Evidence evidence = stress::run_campaign(backend, trial, plan);
+  ASSERT_TRUE(evidence.repeat.has_value());
+  EXPECT_EQ(*evidence.repeat, (core::RepeatEvidence{2, 1}));
+  ToyBackend other(false, last_bit([](const core::TrialRequest& request) {
+                     return request.perturbation.name == "fresh_inputs";
+                   }));
+  EXPECT_EQ(diagnosis::diagnose(stress::run_campaign(other, trial, plan)).outcome, Outcome::fail);
+}
+
 TEST_F(CampaignTest, BlocksOfAnArmAddUpAndTakeTurns) {
   ToyBackend backend(false, late_copy);
   const core::Evidence evidence = run(backend, 803);
@@ -180,6 +237,41 @@ TEST_F(CampaignTest, ReadingPoisonIsUninitialisedNotARace) {
   ToyBackend backend(true, kernel);
   const core::Verdict verdict = diagnosis::diagnose(run(backend, 240));
   EXPECT_EQ(verdict.findings[0].finding, FindingClass::uninitialised) << verdict.summary;
+}
+
+TEST_F(CampaignTest, AFailureIsRunAgainWithOneThingChanged) {
+  // Wrong under contention, unless the host waits for each launch.
+  ToyBackend backend(false, [](const core::TrialRequest& request, std::uint64_t t,
+                               const core::Tensor& x, core::Tensor& y) {
+    right(request, t, x, y);
+    const core::Perturbation& p = request.perturbation;
+    const bool contended = p.co_resident == core::CoResident::memory_stress && !p.sync_each;
+    if (contended && core::mix64(t) % 5 == 0) move_tile(x, y, 1, 3);
+  });
+  const core::Evidence evidence = run(backend, 200);
+  const auto row = [&](core::ExperimentEvidence::Kind kind) {
+    for (const core::ExperimentEvidence& e : evidence.experiments) {
+      if (e.kind == kind) return e;
+    }
+    ADD_FAILURE() << "no row of " << name_of(kind);
+    return core::ExperimentEvidence{};
+  };
+  const core::ExperimentEvidence serialised = row(core::ExperimentEvidence::Kind::serialised);
+  EXPECT_EQ(serialised.after_wrong, 0u);
+  EXPECT_GT(serialised.before_wrong, 0u);
+  EXPECT_THAT(serialised.change, HasSubstr("memory_stress still beside it"));
+  const core::ExperimentEvidence one_stage = row(core::ExperimentEvidence::Kind::one_stage);
+  EXPECT_EQ(one_stage.left_out, "it has one stage as it is");
+  EXPECT_EQ(row(core::ExperimentEvidence::Kind::twin).left_out,
+            "the subject has no other implementation");
+  EXPECT_THAT(diagnosis::diagnose(evidence).findings[0].evidence,
+              testing::Contains(HasSubstr("cured by synchronising after every launch")));
+
+  stress::RunOptions without;
+  without.experiments = false;
+  EXPECT_TRUE(run(backend, 200, without).experiments.empty());
+  ToyBackend clean(false);
+  EXPECT_TRUE(run(clean, 40).experiments.empty());
 }
 
 TEST_F(CampaignTest, OnlyNewInputsEachTimeAsksForARepeatAndRunsIt) {

@@ -635,6 +635,7 @@ class HostBackend : public core::Backend {
           core::compare_output(y, reference, spec.tiles, poison, result.outputs.front());
       ++result.trials;
       distinct.insert({seed, core::output_hash(y, reference)});
+      core::add_output_hash(result.output_hashes, seed, core::output_hash(y, reference));
       if (bad == 0) continue;
       ++result.failed;
       ++result.wrong_values;

@@ -66,6 +66,18 @@ struct EndToEnd : testing::Test {
   }
 };
 
+TEST_F(EndToEnd, SumsInAnyOrderAreSeenByOneTrialOfEachSchedule) {
+  const auto verdict_on = [&](const char* name) {
+    return diagnosis::diagnose(
+        stress::run_race(*backend, kernels::resolve(registry, name, {}, {}), {.run = {}}));
+  };
+  const core::Verdict promised = verdict_on("atomic_sum@declared");
+  EXPECT_EQ(promised.outcome, Outcome::fail) << all_text(promised);
+  EXPECT_EQ(promised.findings[0].finding, FindingClass::nondeterminism_benign);
+  const core::Verdict open = verdict_on("atomic_sum@any_order");
+  EXPECT_EQ(open.outcome, Outcome::pass) << all_text(open);
+}
+
 // --- gla_decode ---
 
 TEST_F(EndToEnd, SharedBufferIsFoundAndExplained) {

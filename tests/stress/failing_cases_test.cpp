@@ -261,6 +261,20 @@ TEST_F(FailingCases, StoredOnesDecideWithTheRunThatFollows) {
   EXPECT_EQ(outcome_with({}, core::Outcome::pass, none).first.summary, "the sweep");
 }
 
+TEST_F(FailingCases, AStoredOneThatCouldNotBeJudgedIsNotFixed) {
+  FaultyBackend backend(true, [](const Where&) { return false; });
+  backend.after = [](const core::TrialRequest&, core::TrialResult& result) {
+    result.status = core::ExecutionStatus::unsupported;
+    result.message = "no such opcode";
+  };
+  const auto replayed =
+      replay_cases(backend, registry_, {failing_case(token("simulator", 40), "verify")}, {});
+  ASSERT_EQ(replayed.size(), 1u);
+  EXPECT_EQ(replayed[0].state, ReplayedCase::State::not_judged);
+  EXPECT_THAT(replayed[0].why, HasSubstr("no such opcode"));
+  EXPECT_THAT(results_of(replayed), IsEmpty());
+}
+
 TEST_F(FailingCases, TheFirstFailureOfAProblemLineIsItsToken) {
   FaultyBackend backend(true, [](const Where& w) { return w.trial == 2; });
   const auto trial = kernels::resolve(registry_, "toy", {{"n", "9"}}, {{"stages", "2"}});

@@ -188,6 +188,7 @@ class ToyBackend : public core::Backend {
       ++result.trials;
       inputs_seen.insert(seed);
       distinct.insert({seed, core::output_hash(y)});
+      core::add_output_hash(result.output_hashes, seed, core::output_hash(y));
       if (bad > 0) {
         ++result.failed;
         ++result.wrong_values;

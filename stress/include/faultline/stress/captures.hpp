@@ -20,6 +20,7 @@ struct CaptureExamination {
   std::vector<core::ProvenanceEvidence> provenance;     ///< by output, destination
   std::optional<core::ErrorShapeEvidence> shape;        ///< nothing was captured: empty
   std::vector<core::AlternativeEvidence> alternatives;  ///< of those the plan names, by output
+  std::vector<core::ErrorReading> readings;             ///< of what is wrong, by output
 };
 
 /// Inputs are regenerated and the reference and the hypotheses recomputed once per input set, for

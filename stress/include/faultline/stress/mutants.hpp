@@ -22,6 +22,9 @@ struct MutantOptions {
   /// on the simulator, 2,000 and 200 an arm on a device.
   std::uint64_t tight_trials = 0, stress_trials = 0;
   RunOptions run;
+  /// On a device: compute-sanitizer over a few launches of the row, where it is installed. Its
+  /// reports stand beside the detectors': they neither kill a mutant nor blame a clean variant.
+  std::function<core::KillCell(const kernels::ResolvedTrial&)> sanitizer{};
   /// After each row: the rows so far.
   std::function<void(const core::KillMatrix&)> checkpoint;
 };

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the bits of wrong elements say: each way of reading them (core::ErrorReading) is tried on
+// every wrong, finite element, and those that explain half of an output's are kept.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "faultline/core/evidence.hpp"
+#include "faultline/core/trial.hpp"
+
+namespace faultline::stress::detail {
+
+/// The seed of the inputs that trial `other` of a campaign has, where trial `trial` has
+/// `input_seed`, both with inputs of their own.
+std::uint64_t input_seed_of_trial(std::uint64_t input_seed, std::uint64_t trial,
+                                  std::uint64_t other);
+
+class ErrorReadings {
+ public:
+  ErrorReadings(const core::TrialPlan& plan, core::DataMode data);
+
+  /// Output `o` of one failing trial. `earlier`: what the trials before it should have given, the
+  /// last one first; may be empty.
+  void add(std::uint32_t o, const core::Tensor& got, const core::ReferenceTensor& expected,
+           std::uint64_t poison, const std::vector<core::ReferenceTensor>& earlier);
+
+  /// The best first, at most four of an output.
+  std::vector<core::ErrorReading> result() const;
+
+ private:
+  using Kind = core::ErrorReading::Kind;
+  struct Element {
+    std::int64_t index = 0, tile = 0;
+    std::uint64_t bits = 0;
+    double got = 0.0, expected = 0.0, bound = 0.0;
+    double error() const { return got - expected; }
+    double slack = 0.0;  ///< what the bound and half an ulp leave room for
+  };
+  struct Tally {
+    std::uint64_t matched = 0, tiles = 0;
+    double value = 0.0;
+  };
+  /// Output, kind, detail, other.
+  using Key = std::tuple<std::uint32_t, Kind, std::int64_t, std::int64_t>;
+
+  void read_bits(std::uint32_t o, const std::vector<Element>& wrong, std::uint64_t poison);
+  void read_offset(std::uint32_t o, const std::vector<Element>& wrong);
+  void read_scale(std::uint32_t o, const std::vector<Element>& wrong);
+  void read_saturation(std::uint32_t o, const std::vector<Element>& wrong);
+  void read_slices(std::uint32_t o, const std::vector<Element>& wrong);
+  void read_addresses(std::uint32_t o, const std::vector<Element>& wrong);
+  void read_earlier(std::uint32_t o, const std::vector<Element>& wrong,
+                    const std::vector<core::ReferenceTensor>& earlier);
+  void count(const Key& key, const std::vector<const Element*>& matched, double value = 0.0);
+
+  const core::TrialPlan& plan_;
+  core::DataMode data_;
+  std::vector<std::uint32_t> outputs_;
+  double code_sum_ = 0.0;  ///< what the digit-coded reduction adds up to; 0: there is none
+  std::vector<std::uint64_t> wrong_;
+  std::map<Key, Tally> tallies_;
+};
+
+}  // namespace faultline::stress::detail

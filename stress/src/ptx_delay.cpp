@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "faultline/stress/ptx_delay.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <map>
+#include <set>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "faultline/core/generator.hpp"
+
+namespace faultline::stress {
+namespace {
+
+constexpr bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+
+std::string_view first_word(std::string_view text) {
+  const std::size_t end = text.find_first_of(" \t\r\n;,(");
+  return text.substr(0, end);
+}
+
+/// What kind of site an opcode is, if it is one, and whether the delay goes behind it.
+struct Rule {
+  std::string_view prefix;
+  DelaySite kind;
+  bool behind;
+};
+// The first that fits counts.
+constexpr Rule kRules[] = {
+    {"bar.warp.", DelaySite::barrier, true},
+    {"bar.arrive", DelaySite::barrier, false},
+    {"bar.", DelaySite::barrier, true},
+    {"barrier.cluster.arrive", DelaySite::barrier, false},
+    {"barrier.", DelaySite::barrier, true},
+    {"mbarrier.try_wait", DelaySite::mbarrier, true},
+    {"mbarrier.test_wait", DelaySite::mbarrier, true},
+    {"mbarrier.", DelaySite::mbarrier, false},
+    {"cp.async.wait_", DelaySite::wait, true},
+    {"cp.async.bulk.wait_group", DelaySite::wait, true},
+    {"wgmma.wait_group", DelaySite::wait, true},
+    {"cp.async.bulk.prefetch", DelaySite::copy, false},
+    {"cp.async.", DelaySite::copy, false},
+    {"cp.reduce.async.", DelaySite::copy, false},
+    {"wgmma.", DelaySite::copy, false},
+    {"atom.", DelaySite::atomic, false},
+    {"red.", DelaySite::atomic, false},
+    {"fence.", DelaySite::atomic, false},
+    {"membar.", DelaySite::atomic, false},
+    {"ld.shared", DelaySite::shared, false},
+    {"st.shared", DelaySite::shared, false},
+    {"ldmatrix.", DelaySite::shared, false},
+    {"stmatrix.", DelaySite::shared, false},
+};
+
+const Rule* rule_of(std::string_view opcode) {
+  for (const Rule& rule : kRules) {
+    if (opcode.starts_with(rule.prefix)) return &rule;
+  }
+  return nullptr;
+}
+
+/// Walks over a PTX text statement by statement.
+class Walker {
+ public:
+  Walker(std::string_view ptx, std::uint32_t kinds) : ptx_(ptx), kinds_(kinds) { find_files(); }
+
+  std::vector<PtxSite> run() {
+    while (at_ < ptx_.size()) {
+      skip_blanks();
+      if (at_ >= ptx_.size()) break;
+      const char c = ptx_[at_];
+      if (c == '{') {
+        ++depth_;
+        ++at_;
+      } else if (c == '}') {
+        if (--depth_ == 0) function_.clear();
+        ++at_;
+      } else if (depth_ == 0) {
+        at_top_level();
+      } else {
+        statement();
+      }
+    }
+    return std::move(sites_);
+  }
+
+ private:
+  std::string_view rest() const { return ptx_.substr(at_); }
+
+  void skip_blanks() {
+    for (;;) {
+      while (at_ < ptx_.size() && is_blank(ptx_[at_])) ++at_;
+      if (rest().starts_with("//")) {
+        skip_line();
+      } else if (rest().starts_with("/*")) {
+        const std::size_t end = ptx_.find("*/", at_ + 2);
+        at_ = end == ptx_.npos ? ptx_.size() : end + 2;
+      } else {
+        return;
+      }
+    }
+  }
+  void skip_line() {
+    const std::size_t end = ptx_.find('\n', at_);
+    at_ = end == ptx_.npos ? ptx_.size() : end + 1;
+  }
+
+  /// `.file 1 "path"` may stand anywhere, also behind the code that refers to it.
+  void find_files() {
+    for (std::size_t at = ptx_.find(".file"); at != ptx_.npos; at = ptx_.find(".file", at + 5)) {
+      const std::string_view line = ptx_.substr(at, ptx_.find('\n', at) - at);
+      const std::size_t open = line.find('"'), close = line.find('"', open + 1);
+      int number = 0;
+      if (close == line.npos || !read_number(line.substr(5), number)) continue;
+      files_[number] = std::string(line.substr(open + 1, close - open - 1));
+    }
+  }
+  static bool read_number(std::string_view text, int& number) {
+    const std::size_t begin = text.find_first_not_of(" \t");
+    if (begin == text.npos) return false;
+    const char* end = text.data() + text.size();
+    return std::from_chars(text.data() + begin, end, number).ec == std::errc();
+  }
+
+  /// Up to the brace that begins a function's body or a debug section, or the end of a declaration.
+  void at_top_level() {
+    const std::size_t end = std::min(ptx_.find_first_of("{;", at_), ptx_.size());
+    const std::string_view text = ptx_.substr(at_, end - at_);
+    // Directives without an end of their own come first in such a text.
+    for (const std::string_view keyword : {std::string_view(".entry"), std::string_view(".func")}) {
+      const std::size_t found = text.rfind(keyword);
+      if (found == text.npos) continue;
+      std::string_view name = text.substr(found + keyword.size());
+      // ".func (.param .b32 result) name(...)"
+      name.remove_prefix(std::min(name.find_first_not_of(" \t\r\n"), name.size()));
+      if (name.starts_with("(")) {
+        name.remove_prefix(std::min(name.find(')') + 1, name.size()));
+        name.remove_prefix(std::min(name.find_first_not_of(" \t\r\n"), name.size()));
+      }
+      function_ = first_word(name);
+      is_entry_ = keyword == ".entry";
+      where_ = {};
+    }
+    at_ = end < ptx_.size() && ptx_[end] == ';' ? end + 1 : end;
+  }
+
+  void statement() {
+    if (rest().starts_with(".loc")) {
+      location(ptx_.substr(at_ + 4, ptx_.find('\n', at_) - at_ - 4));
+      return skip_line();
+    }
+    if (rest().starts_with(".file") || rest().starts_with(".section")) return skip_line();
+    const std::size_t begin = at_;
+    std::size_t end = ptx_.find_first_of(";:{}", at_);
+    // "ld.shared::cta" has two colons, a label one.
+    while (end != ptx_.npos && ptx_[end] == ':' && ptx_.substr(end, 2) == "::") {
+      end = ptx_.find_first_of(";:{}", end + 2);
+    }
+    if (end == ptx_.npos) {
+      at_ = ptx_.size();
+      return;
+    }
+    // Vector operands have braces: "{%f1, %f2}". They end before the statement does.
+    if (ptx_[end] == '{') end = ptx_.find(';', end);
+    if (end == ptx_.npos || ptx_[end] == '}') {
+      at_ = end == ptx_.npos ? ptx_.size() : end;
+      return;
+    }
+    at_ = end + 1;
+    if (ptx_[end] == ':') return;
+    std::string_view text = ptx_.substr(begin, end - begin);
+    if (text.starts_with("@")) {
+      text.remove_prefix(std::min(text.find_first_of(" \t"), text.size()));
+      text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
+    }
+    const std::string_view opcode = first_word(text);
+    const Rule* rule = rule_of(opcode);
+    if (!rule || (kinds_ & bit(rule->kind)) == 0) return;
+    sites_.push_back({rule->kind, function_, is_entry_, std::string(opcode), where_,
+                      rule->behind ? end + 1 : begin});
+  }
+
+  void location(std::string_view text) {
+    int file = 0, line = 0;
+    if (!read_number(text, file)) return;
+    text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
+    text.remove_prefix(std::min(text.find_first_of(" \t"), text.size()));
+    if (!read_number(text, line)) return;
+    where_ = {files_[file], line, {}};
+  }
+
+  std::string_view ptx_;
+  std::uint32_t kinds_;
+  std::size_t at_ = 0;
+  int depth_ = 0;
+  std::string function_;
+  bool is_entry_ = false;
+  core::SourceLocation where_;
+  std::map<int, std::string> files_;
+  std::vector<PtxSite> sites_;
+};
+
+/// Modules as they are first launched, with the kernels of each that are.
+std::vector<std::pair<core::ModuleRef, std::set<std::string>>>
+launched(const core::Program& program) {
+  std::vector<std::pair<core::ModuleRef, std::set<std::string>>> modules;
+  for (const core::Operation& operation : program.operations) {
+    const auto* launch = std::get_if<core::LaunchOperation>(&operation.what);
+    if (!launch || !launch->module) continue;
+    auto known = std::find_if(modules.begin(), modules.end(),
+                              [&](const auto& m) { return m.first->hash == launch->module->hash; });
+    if (known == modules.end()) {
+      known = modules.insert(modules.end(), {launch->module, {}});
+    }
+    known->second.insert(launch->entry);
+  }
+  return modules;
+}
+
+std::vector<PtxSite> sites_of(const core::Module& module, const std::set<std::string>& entries,
+                              std::uint32_t kinds) {
+  std::vector<PtxSite> sites = find_sites(module.ptx, kinds);
+  std::erase_if(sites,
+                [&](const PtxSite& s) { return s.is_entry && !entries.contains(s.function); });
+  return sites;
+}
+
+/// Sleeps in those warps of a block whose bit is set; neighbouring blocks begin at other bits.
+std::string delay_text(const core::Perturbation& p, std::uint64_t number) {
+  const std::uint64_t drawn = core::mix64(p.delay_seed ^ core::mix64(number));
+  constexpr int kLeast = 5;
+  const int most = std::max(kLeast, static_cast<int>(std::bit_width(p.delay_ns)) - 1);
+  const auto choices = static_cast<std::uint64_t>(most - kLeast + 1);
+  const std::uint64_t ns = std::uint64_t{1} << (kLeast + static_cast<int>(drawn % choices));
+  // Some sleep, and some do not.
+  const std::uint32_t warps = (static_cast<std::uint32_t>(drawn >> 32) | 0x01010101u) & 0x7f7f7f7fu;
+  return fmt::format(
+      "\n{{\n.reg .b32 %delay_w, %delay_x, %delay_n;\n.reg .pred %delay_p;\n"
+      "mov.u32 %delay_w, %tid.z;\nmov.u32 %delay_n, %ntid.y;\nmov.u32 %delay_x, %tid.y;\n"
+      "mad.lo.u32 %delay_w, %delay_w, %delay_n, %delay_x;\n"
+      "mov.u32 %delay_n, %ntid.x;\nmov.u32 %delay_x, %tid.x;\n"
+      "mad.lo.u32 %delay_w, %delay_w, %delay_n, %delay_x;\n"
+      "shr.u32 %delay_w, %delay_w, 5;\nmov.u32 %delay_x, %ctaid.x;\n"
+      "mad.lo.u32 %delay_w, %delay_x, 5, %delay_w;\nand.b32 %delay_w, %delay_w, 31;\n"
+      "mov.u32 %delay_x, {};\nshr.u32 %delay_w, %delay_x, %delay_w;\n"
+      "and.b32 %delay_w, %delay_w, 1;\nsetp.ne.u32 %delay_p, %delay_w, 0;\n"
+      "@%delay_p nanosleep.u32 {};\n}}\n",
+      warps, ns);
+}
+
+}  // namespace
+
+std::string_view name_of(DelaySite site) {
+  constexpr std::string_view kNames[] = {"barrier", "mbarrier", "wait", "copy", "atomic", "shared"};
+  const auto index = static_cast<std::size_t>(site);
+  return index < std::size(kNames) ? kNames[index] : "?";
+}
+
+std::vector<PtxSite> find_sites(std::string_view ptx, std::uint32_t kinds) {
+  return Walker(ptx, kinds).run();
+}
+
+std::vector<PtxSite> find_sites(const core::Program& program, std::uint32_t kinds) {
+  std::vector<PtxSite> all;
+  for (const auto& [module, entries] : launched(program)) {
+    for (PtxSite& site : sites_of(*module, entries, kinds)) all.push_back(std::move(site));
+  }
+  return all;
+}
+
+core::Program with_delays(const core::Program& program, const core::Perturbation& perturbation,
+                          std::vector<std::pair<std::string, core::ModuleRef>>& made) {
+  core::Program changed = program;
+  std::uint32_t number = 0;
+  for (const auto& [module, entries] : launched(program)) {
+    const std::vector<PtxSite> sites = sites_of(*module, entries, perturbation.delay_sites);
+    const std::uint32_t first = number;
+    number += static_cast<std::uint32_t>(sites.size());
+    auto known = std::find_if(made.begin(), made.end(),
+                              [&](const auto& m) { return m.first == module->hash; });
+    if (known == made.end()) {
+      std::string text;
+      std::size_t copied = 0;
+      for (std::size_t i = 0; i < sites.size(); ++i) {
+        const std::uint64_t here = first + i + 1;
+        if (perturbation.delay_site != 0 && perturbation.delay_site != here) continue;
+        text += module->ptx.substr(copied, sites[i].offset - copied);
+        text += delay_text(perturbation, here);
+        copied = sites[i].offset;
+      }
+      text += module->ptx.substr(copied);
+      const bool same = copied == 0;
+      made.emplace_back(module->hash, same ? module : core::with_ptx(*module, std::move(text)));
+      known = made.end() - 1;
+    }
+    for (core::Operation& operation : changed.operations) {
+      auto* launch = std::get_if<core::LaunchOperation>(&operation.what);
+      if (launch && launch->module && launch->module->hash == module->hash) {
+        launch->module = known->second;
+      }
+    }
+  }
+  return changed;
+}
+
+}  // namespace faultline::stress
