@@ -578,4 +578,24 @@ extern "C" __global__ void faultline_fill(unsigned char* data, uint64_t bytes, u
   }
 }
 
+/// Adds to *sum a hash of the bytes: core::output_hash_term() of each word of four, and of what is
+/// left. Grid of any extent, whole warps.
+extern "C" __global__ void faultline_hash(const unsigned char* data, uint64_t bytes,
+                                          unsigned long long* sum) {
+  const uint64_t words = bytes / 4, first = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  const uint64_t step = uint64_t{gridDim.x} * blockDim.x;
+  uint64_t hash = 0;
+  for (uint64_t i = first; i < words; i += step) {
+    hash += core::output_hash_term(reinterpret_cast<const uint32_t*>(data)[i], i);
+  }
+  if (first == 0 && bytes % 4 != 0) {
+    uint32_t rest = 0;
+    for (uint64_t b = 4 * words; b < bytes; ++b) rest = rest << 8 | data[b];
+    hash += core::output_hash_term(rest, words);
+  }
+  __syncwarp();
+  hash = warp_sum(hash);
+  if ((threadIdx.x & 31) == 0) atomicAdd(sum, static_cast<unsigned long long>(hash));
+}
+
 }  // namespace faultline::cuda

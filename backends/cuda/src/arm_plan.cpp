@@ -164,6 +164,11 @@ ArmPlan plan_arm(const core::TrialPlan& plan, const core::TrialRequest& request,
                      "and the device waits for it");
   }
 
+  if (perturbation.one_stream || perturbation.eager || perturbation.delay_sites != 0) {
+    arm.skipped = true;
+    arm.note = "changes of the program are made before a backend sees it";
+    return arm;
+  }
   if (traits.reloads_modules && perturbation.co_resident != core::CoResident::none) {
     arm.skipped = true;
     arm.note = "the subject loads a module before its launches: that may wait for the kernel that "

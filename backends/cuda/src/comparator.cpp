@@ -224,6 +224,9 @@ void Comparator::collect(const core::TrialRequest& request, bool fixed_inputs,
   if (base_.hash_outputs) {
     result.input_sets = 1;
     result.distinct_outputs = counters.distinct_hashes;
+    for (const std::uint64_t hash : totals.hash_table) {
+      if (hash != 0) core::add_output_hash(result.output_hashes, input_seed(0), hash);
+    }
     if (counters.hash_overflow != 0) {
       result.details.push_back(fmt::format(
           "distinct outputs are at least {}: no more were kept apart", abi::kHashSlots));

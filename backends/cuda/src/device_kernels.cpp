@@ -28,6 +28,7 @@ void DeviceKernels::set_carveout(int percent) {
   compare_ = modules_.kernel(trial_module_, "faultline_compare", options);
   advance_ = modules_.kernel(trial_module_, "faultline_advance", options);
   fill_ = modules_.kernel(trial_module_, "faultline_fill", options);
+  hash_ = modules_.kernel(trial_module_, "faultline_hash", options);
   stress_memory_ = modules_.kernel(stress_module_, "faultline_stress_memory", options);
   stress_compute_ = modules_.kernel(stress_module_, "faultline_stress_compute", options);
   read_once_ = modules_.kernel(stress_module_, "faultline_read_once", options);
@@ -91,6 +92,13 @@ void DeviceKernels::fill(std::byte* data, std::uint64_t bytes, std::uint32_t wor
   const auto blocks = static_cast<unsigned>(
       std::clamp<std::uint64_t>(bytes / 4 / 1024, 1, 8 * static_cast<unsigned>(multiprocessors_)));
   launch(fill_, "faultline_fill", dim3(blocks), 256, stream, data, bytes, word);
+}
+
+void DeviceKernels::hash(const std::byte* data, std::uint64_t bytes, std::uint64_t* sum,
+                         cudaStream_t stream) {
+  const auto blocks = static_cast<unsigned>(
+      std::clamp<std::uint64_t>(bytes / 4 / 1024, 1, 8 * static_cast<unsigned>(multiprocessors_)));
+  launch(hash_, "faultline_hash", dim3(blocks), 256, stream, data, bytes, sum);
 }
 
 void DeviceKernels::stress_memory(std::byte* buffer, std::uint64_t words, std::uint32_t* stop,

@@ -21,6 +21,8 @@ class DeviceKernels {
   void compare(const abi::CompareParameters& parameters, cudaStream_t stream);
   void advance(std::uint64_t* cursor, std::uint64_t trials, cudaStream_t stream);
   void fill(std::byte* data, std::uint64_t bytes, std::uint32_t word, cudaStream_t stream);
+  /// Adds to *sum a hash of `bytes` bytes.
+  void hash(const std::byte* data, std::uint64_t bytes, std::uint64_t* sum, cudaStream_t stream);
   /// words: a power of two.
   void stress_memory(std::byte* buffer, std::uint64_t words, std::uint32_t* stop,
                      std::uint32_t* started, std::uint64_t limit_ns, cudaStream_t stream);
@@ -45,7 +47,7 @@ class DeviceKernels {
   core::ModuleRef trial_module_, stress_module_;
   int multiprocessors_ = 1;
   bool hopper_ = false;
-  cudaKernel_t prepare_{}, compare_{}, advance_{}, fill_{};
+  cudaKernel_t prepare_{}, compare_{}, advance_{}, fill_{}, hash_{};
   cudaKernel_t stress_memory_{}, stress_compute_{}, read_once_{}, copy_once_{};
 };
 

@@ -171,7 +171,7 @@ cudaEvent_t PreparedProgram::event_of(core::EventId id) { return events_.at(id).
 void PreparedProgram::launch(Launch& launch, cudaStream_t stream) {
   if (launch.reloaded) {
     detail::ReloadedModule& own = *launch.reloaded;
-    wait_for(stream, kReloadWait);  // its kernel may still be running
+    wait_for(stream, reload_wait_);  // its kernel may still be running
     own.cache.unload(own.module);
     launch.kernel = own.cache.kernel(own.module, launch.entry, own.options);
   }

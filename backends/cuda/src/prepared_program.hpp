@@ -2,6 +2,7 @@
 // A program bound to buffers, resolved once and issued many times.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -68,6 +69,10 @@ class PreparedProgram {
                   ModuleCache& modules, int carveout_percent, FillWords fill);
   PreparedProgram(PreparedProgram&&) = default;
 
+  /// How long a launch that loads its module anew waits for the kernel that it is about to unload;
+  /// at first 60 s.
+  void set_reload_wait(std::chrono::duration<double> limit) { reload_wait_ = limit; }
+
   /// Issues every operation. Logical stream 0 is `stream`; the others fork from it at the beginning
   /// and join it at the end, so that work issued before and after the program is ordered with all
   /// of it.
@@ -105,6 +110,7 @@ class PreparedProgram {
   std::map<std::uint32_t, Captured> graphs_;
   std::map<core::OperationId, std::size_t> launch_steps_;
   FillWords fill_;
+  std::chrono::duration<double> reload_wait_{60.0};
 };
 
 }  // namespace faultline::cuda

@@ -11,6 +11,7 @@
 
 #include "faultline/core/comparison.hpp"
 #include "faultline/core/errors.hpp"
+#include "faultline/core/stop.hpp"
 #include "gate.hpp"
 #include "prepare.hpp"
 #include "timing.hpp"
@@ -64,6 +65,8 @@ core::TrialResult TrialRunner::run(bool& context_lost) {
     result_.skipped = true;
     return std::move(result_);
   }
+  // Inputs and references that the host makes look at it, too.
+  const core::StopScope scope(request_.stop);
   try {
     kernels_.set_carveout(arm_.carveout_percent);
     allocate();
@@ -82,10 +85,14 @@ core::TrialResult TrialRunner::run(bool& context_lost) {
     }
     last_checkpoint_ = Clock::now();
     const auto begin = Clock::now();
-    if (arm_.launches_per_graph > 0) {
-      run_graphs();
-    } else {
-      run_launches();
+    try {
+      if (arm_.launches_per_graph > 0) {
+        run_graphs();
+      } else {
+        run_launches();
+      }
+    } catch (const core::Stopped&) {
+      // Between two launches: what was issued is finished and counted.
     }
     wait();
     result_.elapsed_ns = static_cast<std::uint64_t>(
@@ -129,6 +136,8 @@ core::TrialResult TrialRunner::run(bool& context_lost) {
       result_.first_failed_trial =
           std::min(result_.first_failed_trial, request_.first_trial + last_counters_.trials);
     }
+  } catch (const core::Stopped&) {
+    // Before the first trial.
   } catch (const core::UnsupportedError& unsupported) {
     result_.status = ExecutionStatus::unsupported;
     result_.message = unsupported.what();
@@ -252,6 +261,7 @@ PreparedProgram& TrialRunner::subject_of(InputSet& set, std::uint32_t trials) {
                 .emplace(trials, PreparedProgram(plan_.program(trials), set.buffers, modules_,
                                                  arm_.carveout_percent, fill))
                 .first;
+    found->second.set_reload_wait(std::chrono::duration<double>(request_.timeout_s));
   }
   return found->second;
 }
@@ -398,7 +408,7 @@ void TrialRunner::warm_up() {
   if (arm_.fresh_inputs && plan_.device_oracle) {
     oracle_of(set, arm_.batch).issue(stream_.get());
   }
-  const std::vector<std::vector<std::byte>> laid = download_inputs(set);
+  const std::vector<std::uint64_t> laid = hash_inputs(set);
   subject_of(set, arm_.batch).issue(stream_.get());
   check_inputs(set, laid);
   comparator_->reset(stream_.get());
@@ -408,32 +418,32 @@ void TrialRunner::warm_up() {
   wait();
 }
 
-/// The inputs of the set's first trial as they lie on the device; nothing when they are too large
-/// for a look at each arm.
-std::vector<std::vector<std::byte>> TrialRunner::download_inputs(const InputSet& set) {
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 28;
-  std::uint64_t bytes = 0;
-  for (const std::uint32_t index : inputs_) bytes += plan_.buffers[index].bytes();
-  std::vector<std::vector<std::byte>> inputs;
-  if (bytes > kMost) return inputs;
-  wait();
-  for (const std::uint32_t index : inputs_) {
-    copy_to_host(inputs.emplace_back(plan_.buffers[index].bytes()), set.buffers[index].data,
-                 stream_.get());
+/// A hash of each input of the set's first trial as it lies on the device.
+std::vector<std::uint64_t> TrialRunner::hash_inputs(const InputSet& set) {
+  std::vector<std::uint64_t> hashes(inputs_.size(), 0);
+  if (inputs_.empty()) return hashes;
+  const DeviceMemory sums(inputs_.size() * sizeof(std::uint64_t), "hashes of the inputs");
+  check(cudaMemsetAsync(sums.data(), 0, sums.bytes(), stream_.get()), "cannot clear the hashes");
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    kernels_.hash(set.buffers[inputs_[i]].data, plan_.buffers[inputs_[i]].bytes(),
+                  sums.as<std::uint64_t>() + i, stream_.get());
   }
-  return inputs;
+  copy_to_host(std::as_writable_bytes(std::span(hashes)), sums.data(), stream_.get());
+  return hashes;
 }
 
 /// Did the launch of the warm-up write to its inputs? What was laid there is drawn again.
-void TrialRunner::check_inputs(InputSet& set, const std::vector<std::vector<std::byte>>& laid) {
-  if (laid.empty()) return;
+void TrialRunner::check_inputs(InputSet& set, const std::vector<std::uint64_t>& laid) {
   ++result_.inputs_checked;
-  const std::vector<std::vector<std::byte>> now = download_inputs(set);
+  const std::vector<std::uint64_t> now = hash_inputs(set);
+  if (now == laid) return;
+  const std::vector<core::Tensor> drawn = host_inputs(request_.first_trial);
   for (std::size_t i = 0; i < laid.size(); ++i) {
     if (now[i] == laid[i]) continue;
-    core::add_changed_input(result_, plan_.buffers[inputs_[i]], laid[i], now[i]);
+    std::vector<std::byte> bytes(drawn[i].bytes.size());
+    copy_to_host(bytes, set.buffers[inputs_[i]].data, stream_.get());
+    core::add_changed_input(result_, plan_.buffers[inputs_[i]], drawn[i].bytes, bytes);
   }
-  if (result_.changed_inputs.empty()) return;
   prepare(set, range_of(request_.first_trial, arm_.batch), true, false);
 }
 

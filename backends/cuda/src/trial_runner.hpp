@@ -44,8 +44,8 @@ class TrialRunner {
   void run_gate();
   void make_fixed_inputs();
   void warm_up();
-  std::vector<std::vector<std::byte>> download_inputs(const InputSet& set);
-  void check_inputs(InputSet& set, const std::vector<std::vector<std::byte>>& laid);
+  std::vector<std::uint64_t> hash_inputs(const InputSet& set);
+  void check_inputs(InputSet& set, const std::vector<std::uint64_t>& laid);
   void fail_for_changed_inputs();
   bool refill_pool(std::uint64_t trial, std::uint64_t trials_left);
   bool stop_requested() const;
