@@ -3,7 +3,7 @@
 #include "faultline/stress/mutants.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
+#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
@@ -13,13 +13,31 @@
 #include "child_process.hpp"
 #include "faultline/core/errors.hpp"
 #include "record.hpp"
+#include "sanitizer.hpp"
 #include "work.hpp"
 
 namespace faultline::app {
 namespace {
 
-/// Beyond it a row is given up: a dozen detectors' time-outs and what the trials take.
-double limit_of_row(const Options& options) { return 300.0 + 12.0 * options.timeout_s; }
+/// Of one of compute-sanitizer's tools, which slow a kernel down some twenty times.
+constexpr double kToolLimit = 120.0;
+
+/// Beyond it a row is given up: a dozen detectors' time-outs and what trials and tools take.
+double limit_of_row(const Options& options) {
+  return 300.0 + 4.0 * kToolLimit + 12.0 * options.timeout_s;
+}
+
+/// A new folder that nobody else can have foreseen.
+std::filesystem::path temporary_folder() {
+  std::string name = (std::filesystem::temp_directory_path() / "faultline-mutants-XXXXXX").string();
+  if (!mkdtemp(name.data())) {
+    throw core::EnvironmentError(
+        fmt::format("no temporary folder could be made as {}: the rows' processes leave their "
+                    "records there; set TMPDIR to a folder that can be written",
+                    name));
+  }
+  return name;
+}
 
 core::KillRow broken_row(const kernels::SubjectRegistry& registry, const std::string& name,
                          std::string why) {
@@ -42,9 +60,7 @@ core::KillMatrix run_in_children(const Context& context, const std::string& back
                                  const stress::MutantOptions& mutants) {
   const stress::RunOptions& run = mutants.run;
   const Options& options = context.options;
-  const std::filesystem::path folder =
-      std::filesystem::temp_directory_path() / fmt::format("faultline-mutants-{}", getpid());
-  std::filesystem::create_directories(folder);
+  const std::filesystem::path folder = temporary_folder();
   core::KillMatrix matrix;
   for (std::size_t i = 0; i < names.size() && !run.stop->load(); ++i) {
     if (i > 0) mutants.checkpoint(matrix);
@@ -73,13 +89,14 @@ core::KillMatrix run_in_children(const Context& context, const std::string& back
       if (!own) throw core::UsageError("not the row that was asked for");
       matrix.rows.push_back(rows[0]);
     } catch (const core::UsageError&) {
-      matrix.rows.push_back(broken_row(
-          context.registry, names[i],
+      std::string why =
           !child.started ? "no process could be started for it"
           : child.timed_out
               ? fmt::format("its process did not end within {:.0f} s", limit_of_row(options))
           : child.signal ? fmt::format("its process was ended by signal {}", child.signal)
-                         : fmt::format("its process ended with exit code {}", child.exit_code)));
+                         : fmt::format("its process ended with exit code {}", child.exit_code);
+      if (const std::string said = last_line(child.said); !said.empty()) why += ": " + said;
+      matrix.rows.push_back(broken_row(context.registry, names[i], std::move(why)));
     }
   }
   std::error_code ignored;
@@ -123,6 +140,11 @@ int mutants_command(const Context& context) {
 
   Work work(context);
   mutants.run = work.run_options();
+  if (const std::string program = find_sanitizer(); !program.empty()) {
+    mutants.sanitizer = [program, stop = mutants.run.stop](const kernels::ResolvedTrial& trial) {
+      return run_sanitizer(program, trial, kToolLimit, *stop);
+    };
+  }
   mutants.checkpoint = [&](const core::KillMatrix& so_far) {
     record.mutants = so_far;
     run.write_unfinished();

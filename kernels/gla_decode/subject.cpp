@@ -72,6 +72,14 @@ Variant pipelined() {
   return variant;
 }
 
+Variant early_release() {
+  Variant variant =
+      race("early_release", "pipelined",
+           "a stage is released before its ldmatrix reads have returned: no proxy fence");
+  variant.model_only = "on hardware an arrival overtakes the reads too rarely for a short run";
+  return variant;
+}
+
 std::vector<Variant> variants() {
   return {
       pipelined(),
@@ -80,8 +88,7 @@ std::vector<Variant> variants() {
       race("shared_buffer", "pipelined",
            "pass 2 loads into pass 1's stages behind barriers of its own"),
       race("shared_buffer_scalar", "scalar", "shared_buffer with the scalar consumer"),
-      race("early_release", "pipelined",
-           "a stage is released before its ldmatrix reads have returned: no proxy fence"),
+      early_release(),
   };
 }
 
