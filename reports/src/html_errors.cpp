@@ -27,7 +27,7 @@ double height_of(std::uint64_t count, std::uint64_t largest) {
 /// Columns of one histogram. `limit`: the last bin that is acceptable; kErrorBins: all are.
 void write_columns(HtmlPage& page, const std::vector<std::uint64_t>& bins, std::size_t limit,
                    std::string_view label) {
-  const std::size_t shown = std::max(bins.size(), limit < core::kErrorBins ? limit + 1 : 0);
+  const std::size_t shown = std::max(bins.size(), limit < core::kErrorBins ? limit + 3 : 0);
   const std::uint64_t largest = bins.empty() ? 0 : *std::max_element(bins.begin(), bins.end());
   const double width = 1.0 / static_cast<double>(std::max<std::size_t>(shown, 12));
   page.out.put("<svg class=\"columns\" role=\"img\" aria-label=\"", escaped(label), "\">");

@@ -85,6 +85,8 @@ class TileMap {
     this.readout = figure.querySelector(".readout");
     this.level = this.first_level = +table.dataset.level.slice(1);
     this.written = this.cells.length > 0 && this.cells[0].childElementCount > 0;
+    this.texts = this.cells.map(cell => this.written ? cell.children[1].textContent : null);
+    this.failed = this.figures.some(f => +f.elements > 0);
     this.trial = null;  // what one trial did, by square; null: all trials
     this.at = Math.max(0, this.figures.findIndex(f => +f.elements > 0));
     table.setAttribute("role", "grid");
@@ -215,7 +217,8 @@ class TileMap {
       if (cell.childElementCount < 3) cell.append(document.createElement("small"));
       const share = 100 * f.trials / this.table.dataset.outOf;
       cell.children[1].textContent = this.trial ? (wrong ? `${grouped(wrong.elements)} wrong` : "-")
-        : +f.elements === 0 ? bound(f.ratio).replace(" of bound", "")
+        : this.texts[i] !== null ? this.texts[i]
+        : +f.elements === 0 ? (this.failed ? "0 %" : bound(f.ratio).replace(" of bound", ""))
         : f.trials === this.table.dataset.outOf ? "100 %"
         : share >= 99.5 ? "> 99 %" : share < 0.1 ? "< 0.1 %" : `${share.toPrecision(2)} %`;
       cell.children[2].textContent = this.trial ? (wrong ? bound(wrong.ratio) : "")

@@ -25,6 +25,7 @@ inline constexpr std::string_view kStyle = R"css(
 --h0:#1e242c;--h1:#40371f;--h2:#6a4a17;--h3:#974419;--h4:#c0362b;--h0t:#9ba5b1;--ht:#fff;
 --h4t:#fff}}
 *{box-sizing:border-box}
+[hidden]{display:none!important}
 html{-webkit-text-size-adjust:100%}
 body{margin:0;background:var(--bg);color:var(--text);
 font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
@@ -120,7 +121,8 @@ figure{min-width:0;max-width:100%}
 figure.drawn{flex:1 1 100%}
 figure.drawn,.race,.errors{content-visibility:auto;contain-intrinsic-size:auto 24rem}
 figcaption{margin-bottom:.5rem;max-width:46rem}
-.map,.matrix{border-collapse:separate;border-spacing:3px;margin-left:-3px}
+.map,.matrix{border-collapse:separate;border-spacing:3px}
+.map{margin:-3px}.matrix{margin-left:-3px}
 .map th,.matrix th{font-size:.867rem;color:var(--muted);font-weight:500;padding:.1rem .5rem .1rem 0;
 white-space:nowrap}
 .map tbody th{position:sticky;left:0;background:var(--bg);z-index:1}
@@ -143,9 +145,9 @@ cursor:crosshair}
 .z3 td b i,.map thead i{font-style:normal}.z3 td b i{display:none}
 .map td b i{font-style:normal}
 .tools,.buttons{display:flex;flex-wrap:wrap;gap:.35rem}
-.tools{float:right;margin:0 0 .4rem 1rem}
-.tools button{min-width:2.2rem}
-.tools+.scroll{clear:right}
+.tools{margin:0 0 .3rem}.tools button{min-width:2.2rem}
+.tools+.scroll{padding:3px}
+[data-hint]{margin-bottom:1rem;max-width:60rem}
 .readout{min-height:3em;font-size:.933rem;margin-top:.5rem;max-width:60rem}
 .player{position:sticky;top:0;z-index:2;background:var(--surface);border:1px solid var(--line);
 border-radius:6px;padding:.6rem .8rem;margin-bottom:1rem;display:grid;gap:.4rem .8rem;

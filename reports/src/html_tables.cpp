@@ -288,8 +288,9 @@ void write_arms(HtmlPage& page) {
   }
   page.out.put("<th role=\"columnheader\" scope=\"col\" class=\"num\">rate</th>",
                "<th role=\"columnheader\" scope=\"col\" class=\"num\">95 % interval</th>",
-               "<th role=\"columnheader\" scope=\"col\" class=\"chart\" aria-label=\"chart, ",
-               escaped(axis.description()), "\">");
+               "<th role=\"columnheader\" scope=\"col\" class=\"chart\"><span "
+               "class=\"unseen\">chart, ",
+               escaped(axis.description()), "</span>");
   write_axis_labels(page, ticks, axis);
   page.out.put("</th></tr></thead><tbody role=\"rowgroup\">\n");
   const auto shown = failed_first(arms, [](const auto& arm) { return arm.result.failed > 0; });
@@ -370,8 +371,8 @@ void write_configs(HtmlPage& page) {
   } else {
     const auto fold = [&](std::string_view title, const auto& rows) {
       if (!rows.empty()) {
-        page.out.put("<details><summary>", escaped(count_text(rows.size())), " ", escaped(title),
-                     "</summary>\n");
+        page.out.put("<details><summary>", escaped(count_text(rows.size(), "configuration")), " ",
+                     escaped(title), "</summary>\n");
         write_config_list(page, title, rows, problems, launches);
         page.out.put("</details>\n");
       }

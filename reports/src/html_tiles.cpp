@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kMostMaps = 24;
 constexpr std::int64_t kMapCells = 2048;    // of one map
-constexpr std::int64_t kPageCells = 8192;  // of all maps together
+constexpr std::int64_t kPageCells = 8192;   // of all maps together
 constexpr std::int64_t kNumericCells = 64;  // maps up to this size show a number in each square
 constexpr std::int64_t kMatrixTiles = 16;   // provenance matrices up to this size
 constexpr std::size_t kWrongTiles = 64;     // rows of the table of wrong tiles

@@ -91,7 +91,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, FormatGolden,
 TEST(Junit, SomeFailingTrialsAreFlakyOnlyWhereTheRunPasses) {
   const std::string flaky = to_junit(one_arm(core::Outcome::pass, 3, 500));
   EXPECT_THAT(flaky, HasSubstr("<flakyFailure message=\"3 of 500 trials failed (3 with wrong "
-                               "values)\" type=\"unknown\">\n      <stackTrace>the verdict's "));
+                               "values)\" type=\"unknown\">\n      <stackTrace>the verdict&#39;s "));
   EXPECT_THAT(flaky, Not(HasSubstr("<failure")));
   EXPECT_THAT(flaky, HasSubstr("tests=\"2\" errors=\"0\" skipped=\"0\" failures=\"0\""));
   const std::string failing = to_junit(one_arm(core::Outcome::fail, 3, 500));
