@@ -10,6 +10,9 @@ include_guard(GLOBAL)
 include("${CMAKE_CURRENT_LIST_DIR}/FaultlineKernels.cmake")
 include("${CMAKE_CURRENT_LIST_DIR}/FaultlineQuickBuild.cmake")
 
+# Instrumented code takes its time: the limits below are for code as users have it.
+set(FAULTLINE_TEST_PATIENCE 1 CACHE STRING "What the time limits of tests are multiplied by")
+
 # The options every faultline translation unit is compiled with. Contraction is off because the
 # reference and the simulator decide values: a*b+c must round twice wherever it is written so.
 add_library(faultline_options INTERFACE)
@@ -99,6 +102,7 @@ function(faultline_test)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
+  math(EXPR arg_TIMEOUT "${arg_TIMEOUT} * ${FAULTLINE_TEST_PATIENCE}")
   file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}/tests" "${CMAKE_CURRENT_SOURCE_DIR}")
   if(NOT folder MATCHES "^\\.\\.")
     string(REPLACE "/" "_" folder "${folder}")
@@ -129,7 +133,7 @@ function(faultline_test)
       LABELS "${arg_LABELS}")
   else()
     gtest_discover_tests(${arg_NAME} TEST_PREFIX "${arg_NAME}." EXTRA_ARGS ${arg_ARGS}
-      DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+      DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120
       PROPERTIES ${properties})
     # gtest_discover_tests() cannot pass a list as a property's value, so labels are set afterwards.
     set(labels_file "${CMAKE_CURRENT_BINARY_DIR}/${arg_NAME}_labels.cmake")

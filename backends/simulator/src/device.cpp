@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "faultline/simulator/device.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 
@@ -59,8 +60,8 @@ struct Device::Implementation {
       Allocation& allocation = memory.allocate(readable_name(name), variable.size, true);
       globals[key] = allocation.base;
       std::memset(allocation.bytes, 0, variable.size);
-      std::memcpy(allocation.bytes, variable.bytes.data(),
-                  std::min<std::size_t>(variable.bytes.size(), variable.size));
+      std::copy_n(variable.bytes.begin(),
+                  std::min<std::size_t>(variable.bytes.size(), variable.size), allocation.bytes);
       for (const ptx::Initializer& entry : variable.addresses) {
         const std::uint64_t value =
             global_address(module, entry.symbol) + static_cast<std::uint64_t>(entry.addend);
@@ -114,12 +115,12 @@ void Device::release(std::uint64_t address) {
 void Device::write(std::uint64_t address, std::span<const std::byte> bytes) {
   if (bytes.empty()) return;
   Allocation& allocation = implementation_->find(address, bytes.size());
-  std::memcpy(allocation.bytes + (address - allocation.base), bytes.data(), bytes.size());
+  std::copy(bytes.begin(), bytes.end(), allocation.bytes + (address - allocation.base));
 }
 void Device::read(std::uint64_t address, std::span<std::byte> bytes) const {
   if (bytes.empty()) return;
   const Allocation& allocation = implementation_->find(address, bytes.size());
-  std::memcpy(bytes.data(), allocation.bytes + (address - allocation.base), bytes.size());
+  std::copy_n(allocation.bytes + (address - allocation.base), bytes.size(), bytes.data());
 }
 void Device::fill(std::uint64_t address, std::size_t bytes, std::uint32_t word) {
   if (bytes == 0) return;
