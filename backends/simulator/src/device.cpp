@@ -115,12 +115,12 @@ void Device::release(std::uint64_t address) {
 void Device::write(std::uint64_t address, std::span<const std::byte> bytes) {
   if (bytes.empty()) return;
   Allocation& allocation = implementation_->find(address, bytes.size());
-  std::copy(bytes.begin(), bytes.end(), allocation.bytes + (address - allocation.base));
+  std::memcpy(allocation.bytes + (address - allocation.base), bytes.data(), bytes.size());
 }
 void Device::read(std::uint64_t address, std::span<std::byte> bytes) const {
   if (bytes.empty()) return;
   const Allocation& allocation = implementation_->find(address, bytes.size());
-  std::copy_n(allocation.bytes + (address - allocation.base), bytes.size(), bytes.data());
+  std::memcpy(bytes.data(), allocation.bytes + (address - allocation.base), bytes.size());
 }
 void Device::fill(std::uint64_t address, std::size_t bytes, std::uint32_t word) {
   if (bytes == 0) return;
