@@ -90,8 +90,9 @@ INSTANTIATE_TEST_SUITE_P(Formats, FormatGolden,
 
 TEST(Junit, SomeFailingTrialsAreFlakyOnlyWhereTheRunPasses) {
   const std::string flaky = to_junit(one_arm(core::Outcome::pass, 3, 500));
-  EXPECT_THAT(flaky, HasSubstr("<flakyFailure message=\"3 of 500 trials failed (3 with wrong "
-                               "values)\" type=\"unknown\">\n      <stackTrace>the verdict&#39;s "));
+  EXPECT_THAT(flaky,
+              HasSubstr("<flakyFailure message=\"3 of 500 trials failed (3 with wrong "
+                        "values)\" type=\"unknown\">\n      <stackTrace>the verdict&#39;s "));
   EXPECT_THAT(flaky, Not(HasSubstr("<failure")));
   EXPECT_THAT(flaky, HasSubstr("tests=\"2\" errors=\"0\" skipped=\"0\" failures=\"0\""));
   const std::string failing = to_junit(one_arm(core::Outcome::fail, 3, 500));
@@ -126,9 +127,10 @@ TEST(Junit, WhatWasNotJudgedIsNeverGreen) {
 TEST(Junit, CharactersThatXmlDoesNotAdmitAreShown) {
   const std::string evil =
       std::string("a\0b", 3) + "\x01\x0b\r\x1b\x7f\xff ]]> <&\"'\n\t\u202e" + "\uffff\xed\xa0\x80";
-  EXPECT_EQ(escape_markup(evil),
-            "a[U+0000]b[U+0001][U+000B][U+000D][U+001B][U+007F]\ufffd ]]&gt; &lt;&amp;&quot;&#39;\n\t"
-            "[U+202E][U+FFFF]\ufffd\ufffd\ufffd");
+  EXPECT_EQ(
+      escape_markup(evil),
+      "a[U+0000]b[U+0001][U+000B][U+000D][U+001B][U+007F]\ufffd ]]&gt; &lt;&amp;&quot;&#39;\n\t"
+      "[U+202E][U+FFFF]\ufffd\ufffd\ufffd");
   EXPECT_THAT(escape_markup(evil, true), HasSubstr("&#39;&#10;&#9;[U+202E]"));
 }
 

@@ -141,6 +141,5 @@
   return JSON.stringify({
     problems,
     text: document.body.innerText + document.body.textContent,
-    height: root.scrollHeight,
   });
 })()

@@ -68,6 +68,37 @@ TEST_F(CampaignTest, ALateCopyIsARaceWithTheTilesNamed) {
               HasSubstr("y tile 1 held the data of tile 3 in 100 %"));
 }
 
+TEST_F(CampaignTest, WhatADeviceDoesNotKeepIsFoundAgainFromCaptures) {
+  ToyBackend backend(false, late_copy);
+  backend.after = [](const core::TrialRequest&, core::TrialResult& result) {
+    result.outputs[0].ratio_bins.clear();  // as of a comparison on a device
+    result.outputs[0].ulp_bins.clear();
+  };
+  const core::Evidence evidence = run(backend, 800);
+  std::size_t examined = 0;
+  for (const core::ArmEvidence& arm : evidence.arms) {
+    std::uint64_t kept = 0, wrong = 0, counted = 0, beyond = 0;
+    for (const core::FailedTrial& failure : arm.result.failures) {
+      if (failure.wrong_tiles.empty()) continue;
+      ++kept;
+      ASSERT_EQ(failure.wrong_tiles.size(), 1u);
+      EXPECT_EQ(failure.wrong_tiles[0].tile, 1);
+      EXPECT_EQ(failure.wrong_tiles[0].bad_elements, failure.bad_elements);
+      wrong += failure.bad_elements;
+    }
+    const std::vector<std::uint64_t>& bins = arm.result.outputs[0].ratio_bins;
+    for (std::size_t bin = 0; bin < bins.size(); ++bin) {
+      counted += bins[bin];
+      beyond += bin > core::error_bin(1.0) ? bins[bin] : 0;
+    }
+    EXPECT_EQ(kept > 0, arm.result.failed > 0) << arm.perturbation.name;
+    EXPECT_EQ(counted, kept * kRows * kCols) << arm.perturbation.name;
+    EXPECT_EQ(beyond, wrong) << arm.perturbation.name;
+    examined += kept;
+  }
+  EXPECT_GT(examined, 0u);
+}
+
 /// The last bit of one element, within the bound, wherever `set` holds.
 ToyKernel last_bit(std::function<bool(const core::TrialRequest&)> set) {
   return [set = std::move(set)](const core::TrialRequest& request, std::uint64_t trial,
