@@ -20,7 +20,7 @@ import pathlib
 import subprocess
 import sys
 
-from compare_fla import import_fla, patch_autotuner, torch_dtype, Tuning
+from compare_fla import import_fla, torch_dtype
 
 BATCH, HEADS = 1, 4
 CASES = [
@@ -48,6 +48,21 @@ def parse_arguments():
     parser.add_argument("--out", required=True, type=pathlib.Path)
     parser.add_argument("--backend", default="cuda", help="of faultline verify")
     return parser.parse_args()
+
+
+def take_first_configuration():
+    """Of every kernel that the autotuner would time: accuracy does not wait for the fastest."""
+    from triton.runtime.autotuner import Autotuner, OutOfResources
+
+    def run(self, *args, **kwargs):
+        for config in self.configs:
+            try:
+                return self.fn.run(*args, **{**kwargs, **config.all_kwargs()})
+            except OutOfResources:
+                continue
+        raise RuntimeError(f"no configuration of {self.base_fn.__name__} fits this device")
+
+    Autotuner.run = run
 
 
 def draw(case, seed):
@@ -163,7 +178,7 @@ def main():
     arguments.out.mkdir(parents=True, exist_ok=True)
     import torch
     fla = import_fla(arguments.fla)
-    patch_autotuner(Tuning(None), None)
+    take_first_configuration()
     rows = []
     for number, case in enumerate(CASES):
         inputs = draw(case, number)
