@@ -153,14 +153,16 @@ void write_case(Connection& connection, std::int64_t run, const FailingCase& fou
       .run();
 }
 
+/// Seen again once a run, as in write_case().
 void write_result(Connection& connection, std::int64_t run, const CaseResult& result) {
   const std::string time = now();
-  const std::string last_run = run > 0 ? fmt::format(", last_run_id = {}", run) : "";
+  const std::string number = run > 0 ? std::to_string(run) : "NULL";
   const std::string sql =
       result.failed > 0
           ? fmt::format("UPDATE failing_cases SET failed = ?, trials = ?, last_seen = ?, "
-                        "fixed_at = NULL, times_seen = times_seen + 1{} WHERE id = ?",
-                        last_run)
+                        "fixed_at = NULL, times_seen = times_seen + (last_run_id IS NULL OR "
+                        "last_run_id IS NOT {0}), last_run_id = {0} WHERE id = ?",
+                        number)
           : "UPDATE failing_cases SET failed = ?, trials = ?, fixed_at = ? WHERE id = ?";
   Statement(connection, sql.c_str())
       .bind(result.failed)

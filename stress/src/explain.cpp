@@ -111,7 +111,11 @@ std::vector<std::int64_t> values_around(const core::ParameterSpec& spec, std::in
     }
     for (const std::int64_t tile : tiles) {
       const std::int64_t below = own / tile * tile;
-      for (const std::int64_t value : {below, below + tile, below + 2 * tile}) add(value);
+      // A multiple is no threshold: half a tile beyond it, where much of a tail is.
+      for (const std::int64_t multiple : {below, below + tile, below + 2 * tile}) {
+        add(multiple);
+        add(multiple + std::max(m, tile / 2));
+      }
     }
   }
   values.erase(own);

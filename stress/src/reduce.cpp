@@ -22,9 +22,21 @@ double lower_bound(const ProbeResult& result) {
   return clopper_pearson_interval(std::min(result.failed, result.trials), result.trials, 0.90).low;
 }
 
+/// Without a change of the program, each in turn; either backend.
+void add_unchanged_programs(const core::Perturbation& own,
+                            std::vector<core::Perturbation>& plainer) {
+  if (own.one_stream) plainer.emplace_back(own).one_stream = false;
+  if (own.eager) plainer.emplace_back(own).eager = false;
+  if (own.delay_sites == 0) return;
+  core::Perturbation& undelayed = plainer.emplace_back(own);
+  undelayed.delay_sites = undelayed.delay_site = undelayed.delay_ns = 0;
+  undelayed.delay_seed = 0;
+}
+
 /// Schedules of the simulator, the plainest first.
 std::vector<core::Perturbation> plainer_schedules(const core::Perturbation& own) {
   std::vector<core::Perturbation> plainer;
+  add_unchanged_programs(own, plainer);
   using core::CopyLateness;
   using core::SchedulePolicy;
   for (const SchedulePolicy policy : {SchedulePolicy::round_robin, SchedulePolicy::random}) {
@@ -64,6 +76,7 @@ std::vector<core::Perturbation> plainer_perturbations(const core::Perturbation& 
   add([&](core::Perturbation& p) { p.wait = plain.wait, p.wait_ns = plain.wait_ns; });
   add([&](core::Perturbation& p) { p.sync_each = plain.sync_each; });
   add([&](core::Perturbation& p) { p.batch = plain.batch, p.ctas_per_sm = plain.ctas_per_sm; });
+  add_unchanged_programs(own, plainer);
   return plainer;
 }
 

@@ -85,6 +85,8 @@ std::vector<store::FailingCase> failing_cases_of(const core::RunRecord& record) 
     cases.push_back(std::move(found));
   };
   for (const core::ConfigEvidence& cell : record.evidence.configs) add(cell.token, cell.result);
+  // The arms of a sweep repeat one of its cells, or a stored case.
+  if (record.evidence.mode == "verify") return cases;
   for (const core::ArmEvidence& arm : record.evidence.arms) add(arm.token, arm.result);
   return cases;
 }

@@ -56,7 +56,8 @@ std::string broken_by(const PropertyResult& result, const Case& c, store::Store*
 }  // namespace
 
 CasePropertyResult run_on_cases(const std::string& id, int usual, const ValueDomain<Case>& domain,
-                                const CaseLaw& law, store::Store* store) {
+                                const CaseLaw& law, store::Store* store,
+                                const std::optional<PropertySettings>& apart) {
   for (const store::FailingCase& stored :
        store ? store->failing_cases() : std::vector<store::FailingCase>{}) {
     if (stored.origin != id) continue;
@@ -74,8 +75,10 @@ CasePropertyResult run_on_cases(const std::string& id, int usual, const ValueDom
     return {false, fmt::format("stored case {} fails again: {}\n{}\n{}", stored.id,
                                command_line(*c), result.message, explanation_of(stored.trial, *c))};
   }
-  const PropertyResult result = run_configured_property(
-      id, [&] { law(*domain.generator); }, scaled_cases(suite_settings(), usual));
+  const auto drawn = [&] { law(*domain.generator); };
+  const PropertyResult result =
+      apart ? run_property(drawn, *apart)
+            : run_configured_property(id, drawn, scaled_cases(suite_settings(), usual));
   if (result.outcome == PropertyOutcome::held) return {true, ""};
   if (result.outcome != PropertyOutcome::falsified || result.counterexample.empty()) {
     return {false, result.message};

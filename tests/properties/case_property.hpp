@@ -4,9 +4,11 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "faultline/properties/cases.hpp"
+#include "faultline/properties/run_property.hpp"
 #include "faultline/store/store.hpp"
 
 namespace faultline::properties {
@@ -20,10 +22,11 @@ struct CasePropertyResult {
 };
 
 /// The law on the cases that `store` holds of the property `id`, then on drawn ones, as many as
-/// check_property() tries. A stored case that breaks it ends the check at once; one that keeps it
-/// is marked fixed. Without a store (nullptr) drawn cases alone.
+/// check_property() tries, or under the settings given. A stored case that breaks it ends the check
+/// at once; one that keeps it is marked fixed. Without a store (nullptr) drawn cases alone.
 CasePropertyResult run_on_cases(const std::string& id, int usual, const ValueDomain<Case>& domain,
-                                const CaseLaw& law, store::Store* store);
+                                const CaseLaw& law, store::Store* store,
+                                const std::optional<PropertySettings>& apart = std::nullopt);
 
 /// The same as a GoogleTest case, with the store that FAULTLINE_STORE names.
 void check_on_cases(int usual, const ValueDomain<Case>& domain, const CaseLaw& law);

@@ -195,6 +195,7 @@ TEST_F(StoreTest, ACaseIsKeptOnceWithItsDates) {
   EXPECT_EQ(store.failing_case(kept.id).times_seen, 3u);
   // A replay within a run that finds it, too: seen once more, not twice.
   const std::int64_t third = store.begin_run(failed_run());
+  store.update_run(third, failed_run(), {found()});
   store.finish_run(third, failed_run(), {found()}, {{kept.id, 1, 1}});
   EXPECT_EQ(store.failing_case(kept.id).times_seen, 4u);
   EXPECT_TRUE(store.failing_cases("gemv", "register").empty());

@@ -19,7 +19,8 @@ namespace faultline::stress {
 inline constexpr std::size_t kCasesOfARun = 16;
 
 /// The first failing trial of each arm and of each cell, up to kCasesOfARun; with the class and the
-/// headline of the run's first error. Arms and cells that have no token (a PTX file) leave none.
+/// headline of the run's first error. The arms of a sweep repeat its cells and leave none, as do
+/// arms and cells without a token (a PTX file).
 std::vector<store::FailingCase> failing_cases_of(const core::RunRecord& record);
 
 /// The same for one trial known by its token.
