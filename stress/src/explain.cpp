@@ -2,6 +2,7 @@
 #include "faultline/stress/explain.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <set>
 #include <utility>
@@ -219,6 +220,7 @@ class Explainer {
       explain_config();
       explain_data();
       explain_schedule();
+      leave_chance_open();
     }
     explanation_.executions = probe_.executions();
     return explanation_;
@@ -283,6 +285,8 @@ class Explainer {
       redraw(std::to_string(s));
     }
     seed.role = role_of(seed);
+    explanation_.other_seeds_failed = seed.failed_at.size();
+    explanation_.other_seeds = seed.failed_at.size() + seed.passed_at.size();
     // Where other seeds pass, a value at which this one passes may still fail with another. Seeds
     // of which none but this one fails tell nothing more.
     if (seed.role != Role::some) return;
@@ -291,6 +295,20 @@ class Explainer {
     }
     for (const std::string& value : seed.passed_at) {
       seeds_.push_back(static_cast<std::uint64_t>(number_of(value)));
+    }
+  }
+
+  /// Where few seeds fail, what passes with those tried may be as bad as the rest.
+  void leave_chance_open() {
+    constexpr double kChance = 0.05;
+    if (explanation_.other_seeds == 0) return;
+    const double passing = 1.0 - static_cast<double>(explanation_.other_seeds_failed) /
+                                     static_cast<double>(explanation_.other_seeds);
+    if (std::pow(passing, static_cast<double>(seeds_.size())) <= kChance) return;
+    for (Coordinate& coordinate : explanation_.coordinates) {
+      if (coordinate.name != "seed" && !coordinate.passed_at.empty()) {
+        coordinate.role = Role::unclear;
+      }
     }
   }
 
@@ -397,6 +415,7 @@ std::string_view name_of(Role role) {
   case Role::up_to: return "threshold";
   case Role::multiple: return "multiple";
   case Role::some: return "some";
+  case Role::unclear: return "unclear";
   case Role::only_value: return "-";
   case Role::not_tried: return "not tried";
   }
@@ -429,6 +448,9 @@ std::string Coordinate::text() const {
   }
   case Role::some:
     return fmt::format("fails at {}; passes at {}", listed(failed_at), listed(passed_at));
+  case Role::unclear:
+    return fmt::format("passes at {}{}", listed(passed_at),
+                       failed_at.empty() ? "" : "; fails at " + listed(failed_at));
   case Role::only_value: return "no other value could be tried here";
   case Role::not_tried: return "the budget was spent before";
   }
@@ -489,6 +511,12 @@ std::string to_text(const Explanation& explanation) {
       text += fmt::format("  {:7}  {:{}}  {:{}}  {:9}  {}\n", c.group, c.name, name_width, c.value,
                           value_width, name_of(c.role), c.text());
     }
+  }
+  if (std::any_of(explanation.coordinates.begin(), explanation.coordinates.end(),
+                  [](const Coordinate& c) { return c.role == Role::unclear; })) {
+    text += fmt::format("  unclear: {} of {} other seeds fail, so that a value may pass by chance; "
+                        "`faultline stress` measures rates\n",
+                        explanation.other_seeds_failed, explanation.other_seeds);
   }
   if (explanation.budget_spent) text += "  the budget was spent before everything was tried\n";
   return text;

@@ -149,6 +149,13 @@ TEST_F(FailingCases, OtherSeedsAreAskedWhereTheSeedMatters) {
   EXPECT_EQ(coordinate(others, "n").role, Role::free);
   const Explanation own = explained([](const Where& w) { return w.seed == 7; }, 1000);
   EXPECT_EQ(coordinate(own, "seed").role, Role::needed);
+  EXPECT_EQ(coordinate(own, "n").role, Role::free);
+  // One of eight other seeds: a value may pass with all nine by chance.
+  const Explanation rare =
+      explained([](const Where& w) { return w.n >= 37 && (w.seed == 7 || w.seed == 4); }, 1000);
+  EXPECT_EQ(coordinate(rare, "n").role, Role::unclear);
+  EXPECT_EQ(coordinate(rare, "stages").role, Role::free);
+  EXPECT_THAT(to_text(rare), HasSubstr("unclear: 1 of 8 other seeds fail"));
 }
 
 TEST_F(FailingCases, FlakyAndPassingCasesAreNotExplained) {

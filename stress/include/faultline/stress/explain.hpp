@@ -36,6 +36,7 @@ struct Coordinate {
     up_to,       ///< it fails up to `threshold`, and not above
     multiple,    ///< multiples of `threshold` decide
     some,        ///< it fails at some values and not at others
+    unclear,     ///< it passes at some values, which may be chance: few other seeds fail
     only_value,  ///< nothing else could be tried: domain, cost or contract
     not_tried,   ///< the budget was spent before
   };
@@ -68,6 +69,7 @@ struct Explanation {
   std::vector<Coordinate> coordinates{};
   std::uint64_t executions = 0;
   bool budget_spent = false;
+  std::uint64_t other_seeds = 0, other_seeds_failed = 0;
 };
 
 /// Every parameter of the problem and of the config, the data mode, the seed, and the schedule
@@ -76,8 +78,9 @@ struct Explanation {
 /// Only of a case that fails every time: on the simulator a trial always does what it did, on a
 /// device it must fail in all of `repeats` runs. Otherwise what one draw shows would be chance, and
 /// the explanation is refused with the rate. Where other seeds pass, the data or the schedule
-/// decide with the coordinate, and a value counts as failing when it does so with any of several
-/// seeds.
+/// decide with the coordinate, and a value counts as failing when it does so with any of the seeds
+/// tried; where a value at which the case is as it was would pass with all of these by chance with
+/// a probability above 0.05, passing says nothing, and the coordinate is unclear.
 Explanation explain(core::Backend& backend, const kernels::SubjectRegistry& registry,
                     const core::TrialToken& trial, const ExplainOptions& options = {});
 
