@@ -217,10 +217,13 @@ def check_maps(browser, session, page):
     table = "document.querySelectorAll('table.map')[1]"
     level = f"{table}.className"
     expect.contains("at first", ask(READOUT % 1), "wrong elements")
-    square = json.loads(ask(f"""(() => {{
-        {table}.scrollIntoView({{block: 'center'}});
-        const box = {table}.querySelectorAll('td')[2].getBoundingClientRect();
-        return JSON.stringify([box.x + box.width / 2, box.y + box.height / 2]); }})()"""))
+
+    def place_of_a_square():
+        return json.loads(ask(f"""(() => {{
+            {table}.scrollIntoView({{block: 'center'}});
+            const box = {table}.querySelectorAll('td')[2].getBoundingClientRect();
+            return JSON.stringify([box.x + box.width / 2, box.y + box.height / 2]); }})()"""))
+    square = place_of_a_square()
     browser.mouse(session, "mouseMoved", *square)
     for part in ("tile 1: wrong in 783 of 2,000 trials", "501,120 wrong elements",
                  "worst 41.3 x bound", "(124 ulps)", "first at element 1024",
@@ -247,13 +250,18 @@ def check_maps(browser, session, page):
     browser.key(session, "0", "0")
     expect.equal("0", ask(level), "map z4")
     browser.mouse(session, "mouseWheel", *square, deltaX=0, deltaY=120)
-    for _ in range(50):
-        if ask(level) != "map z4":
-            break
+    turned = """(async () => {{
+        for (let i = 0; i < 40 && scrollY === {0} && {1} === '{2}'; ++i)
+            await new Promise(resolve => setTimeout(resolve, 50)); }})()"""
+    at = ask("scrollY")
+    ask(turned.format(at, level, "map z4"))
     expect.equal("wheel", ask(level), "map z3")
+    expect.equal("the page at the wheel", ask("scrollY"), at)
     ask("document.activeElement.blur()")
+    square = place_of_a_square()
+    at = ask("scrollY")
     browser.mouse(session, "mouseWheel", *square, deltaX=0, deltaY=-120)
-    ask("new Promise(resolve => setTimeout(resolve, 50))")
+    ask(turned.format(at, level, "map z3"))
     expect.equal("wheel without the focus", ask(level), "map z3")
     for button, want in (("Zoom into", "map z4"), ("Zoom out of", "map z3"),
                          ("Original size of", "map z4")):
@@ -294,6 +302,8 @@ def check_player(browser, session, page):
     ask(play + ".click()")
     expect.equal("paused", ask(play + ".textContent"), "Play")
     at = ask("document.querySelector('#player input').value")
+    expect.equal("what is said then", ask("document.getElementById('said').textContent"),
+                 ask(shown))
     ask("new Promise(resolve => setTimeout(resolve, 450))")
     expect.equal("stays", ask("document.querySelector('#player input').value"), at)
     ask("document.querySelector('#player input').focus()")
