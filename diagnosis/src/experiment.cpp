@@ -161,17 +161,23 @@ class Changes {
                            "what still fails lies inside a block"));
     changes.push_back(make(base, Change::one_stage, "one pipeline stage",
                            "a buffer that is reused too early has nothing to be reused for"));
-    if (!timed) return changes;
-    changes.push_back(make(base, Change::twin, "another implementation",
-                           "inputs, reference and bound are those of the failure"));
-    add_knobs(base, changes);
-    if (p.delay_sites == 0) {
+    if (timed) {
+      changes.push_back(make(base, Change::twin, "another implementation",
+                             "inputs, reference and bound are those of the failure"));
+      add_knobs(base, changes);
+    }
+    if (timed || p.delay_sites != 0) {
       changes.push_back(make(base, Change::delay, "delays inside the kernel",
                              "a race inside a launch depends on how far its warps drift apart"));
-      core::Perturbation alone;
+      // Into a tight loop, under a schedule that adds nothing; those of the arm, if it has some.
+      core::Perturbation& alone = changes.back().perturbation;
+      alone = {};
       alone.policy = model ? core::SchedulePolicy::round_robin : p.policy;
       alone.lateness = model ? core::CopyLateness::eager : p.lateness;
-      changes.back().perturbation = alone;
+      alone.delay_sites = p.delay_sites;
+      alone.delay_site = p.delay_site;
+      alone.delay_ns = p.delay_ns;
+      alone.delay_seed = p.delay_seed;
     }
     return changes;
   }

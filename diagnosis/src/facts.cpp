@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "faultline/diagnosis/experiment.hpp"
 #include "faultline/diagnosis/totals.hpp"
 #include "words.hpp"
 
@@ -203,6 +204,16 @@ std::vector<std::string> timing_dependence(const Facts& facts) {
         "arms)",
         arm_name(*strongest), count(strongest->failed_here_only),
         count(strongest->failed_there_only), strongest->log_e / std::log(10.0), facts.arms.size()));
+  }
+
+  for (const core::ExperimentEvidence& row : facts.evidence.experiments) {
+    if (row.kind != core::ExperimentEvidence::Kind::delay || effect_of(row) != Effect::raised) {
+      continue;
+    }
+    sentences.push_back(fmt::format("{} trials were wrong with {}, and {} without, on the same "
+                                    "inputs: how far warps drift apart decides",
+                                    share(row.after_wrong, row.after_trials), row.change,
+                                    share(row.before_wrong, row.before_trials)));
   }
 
   // Where the order of a sum is left open, other bits on equal inputs are no sign of a race.

@@ -170,6 +170,10 @@ class Experiments {
         evidence_(evidence) {}
 
   void run() {
+    // Counted in instructions, not in seconds: the record of a model must not depend on the clock.
+    std::uint64_t in_arms = 0;
+    for (const core::ArmEvidence& arm : evidence_.arms) in_arms += arm.result.thread_instructions;
+    allowed_ = std::max<std::uint64_t>(300'000'000, in_arms / 2);
     using Experiment = diagnosis::Experiment;
     constexpr int kMost = 16;
     for (int i = 0; i < kMost && !stopped(options_); ++i) {
@@ -201,9 +205,9 @@ class Experiments {
       default: add(run_trials(plan_, next.perturbation, next.trials), next.perturbation, row);
       }
     } catch (const core::UnsupportedError& e) {
-      row.left_out = e.what();
+      if (row.after_trials == 0) row.left_out = e.what();
     } catch (const core::UsageError& e) {
-      row.left_out = e.what();
+      if (row.after_trials == 0) row.left_out = e.what();
     }
     return row;
   }
@@ -223,9 +227,15 @@ class Experiments {
     return request;
   }
 
+  /// UnsupportedError when experiments have taken half as long as the arms.
   core::TrialResult run_trials(const core::TrialPlan& plan, const core::Perturbation& perturbation,
-                               std::uint64_t trials) const {
-    return run_safely(backend_, plan, request_of(perturbation, trials));
+                               std::uint64_t trials) {
+    if (backend_.info().is_model && spent_ > allowed_) {
+      throw core::UnsupportedError("experiments have taken their share of the run; see --trials");
+    }
+    core::TrialResult result = run_safely(backend_, plan, request_of(perturbation, trials));
+    spent_ += result.thread_instructions;
+    return result;
   }
 
   /// What came of it, into the row. Trials that a stop cut short count as far as they went.
@@ -248,7 +258,7 @@ class Experiments {
   }
 
   void run_other(const Other& other, const diagnosis::Experiment& next,
-                 core::ExperimentEvidence& row) const {
+                 core::ExperimentEvidence& row) {
     row.change += fmt::format(" ({})", other.text);
     if (core::why_not(campaign_.data, other.plan.buffers).empty()) {
       add(run_trials(core::with_kept_reference(other.plan), next.perturbation, next.trials),
@@ -261,13 +271,13 @@ class Experiments {
   /// Delays at all sites, in a few ways; then at one site alone.
   void run_delays(const diagnosis::Experiment& next, core::ExperimentEvidence& row) {
     const bool model = backend_.info().is_model;
-    constexpr std::uint64_t kSeeds = 4;
+    constexpr std::uint64_t kSeeds = 3;
     core::Perturbation plain = next.perturbation;
     const bool given = plain.delay_sites != 0;
     plain.delay_sites = plain.delay_site = plain.delay_ns = 0;
     plain.delay_seed = 0;
     plain.name = "none";
-    const std::uint64_t trials = model ? 12 : 200;
+    const std::uint64_t trials = model ? 6 : 200;
     // The tight loop that the delays are put into.
     row.baseline = plain.name;
     const core::TrialResult before = run_trials(plan_, plain, trials);
@@ -304,10 +314,10 @@ class Experiments {
 
   /// The first site that is enough alone: three runs of three fail.
   void reduce(core::Perturbation delayed, const std::vector<PtxSite>& sites,
-              core::ExperimentEvidence& row) const {
+              core::ExperimentEvidence& row) {
     constexpr std::size_t kSitesTried = 48;
     constexpr int kConfirmations = 3;
-    const std::uint64_t trials = backend_.info().is_model ? 3 : 100;
+    const std::uint64_t trials = backend_.info().is_model ? 2 : 100;
     for (std::size_t i = 0; i < sites.size() && i < kSitesTried; ++i) {
       delayed.delay_site = static_cast<std::uint32_t>(i + 1);
       int failing = 0;
@@ -335,6 +345,7 @@ class Experiments {
   const CampaignPlan& campaign_;
   const RunOptions& options_;
   core::Evidence& evidence_;
+  std::uint64_t spent_ = 0, allowed_ = 0;  ///< thread instructions
 };
 
 }  // namespace

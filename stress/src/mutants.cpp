@@ -133,8 +133,7 @@ class MatrixRun {
     quiet_ = options.run;
     quiet_.progress = nullptr;  // the matrix counts rows, not trials
     quiet_.checkpoint = nullptr;
-    plain_ = quiet_;
-    plain_.experiments = false;
+    quiet_.experiments = false;  // detectors find; what cures is for who looks into it
   }
 
   core::KillMatrix run() {
@@ -254,7 +253,7 @@ class MatrixRun {
     plan.arms = {arm};
     plan.seed = options_.seed;
     plan.race = core::RaceMode::off;
-    return judge(Detector::tight_loop, run_campaign(backend_, trial, plan, plain_), variant,
+    return judge(Detector::tight_loop, run_campaign(backend_, trial, plan, quiet_), variant,
                  known_);
   }
 
@@ -316,7 +315,7 @@ class MatrixRun {
   core::Backend& backend_;
   const kernels::SubjectRegistry& registry_;
   const MutantOptions& options_;
-  RunOptions quiet_, plain_;
+  RunOptions quiet_;
   std::vector<FindingClass> known_;  ///< of the row under way
   core::KillMatrix matrix_;
 };

@@ -175,7 +175,10 @@ TEST_F(Delays, ShowARaceThatTheScheduleHidesAndNameALine) {
       run("sgemm@missing_barrier", stress::kSynchronisationSites | bit(DelaySite::shared), 1);
   ASSERT_EQ(shown.arms.size(), 1u);
   EXPECT_EQ(shown.arms[0].result.wrong_values, 6u) << shown.arms[0].result.note;
-  EXPECT_EQ(diagnosis::diagnose(shown).outcome, core::Outcome::fail);
+  const core::Verdict verdict = diagnosis::diagnose(shown);
+  EXPECT_EQ(verdict.outcome, core::Outcome::fail);
+  EXPECT_EQ(verdict.findings[0].finding, core::FindingClass::race_shared) << verdict.summary;
+  EXPECT_THAT(verdict.findings[0].evidence[0], HasSubstr("how far warps drift apart decides"));
   const auto delay =
       std::find_if(shown.experiments.begin(), shown.experiments.end(),
                    [](const auto& row) { return row.kind == ExperimentEvidence::Kind::delay; });
