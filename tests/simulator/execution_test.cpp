@@ -423,23 +423,24 @@ TEST(Clusters, RemoteSharedMemoryAndBarrier) {
   EXPECT_TRUE(run.report.races.empty()) << run.report.races[0].missing_edge;
 }
 
-// Warp 0 goes first under round-robin: without a delay it reads before warp 1 has written.
+// Warp 0 goes first under round-robin and warp 1 writes last: a turn of its own is not enough to
+// get there, a long sleep of the other is.
 TEST(Sleep, LetsTheOthersGoOn) {
-  for (const auto& [ns, wanted] : {std::pair(0, 0u), std::pair(16, 0u), std::pair(4096, 7u)}) {
+  for (const auto& [ns, wanted] : {std::pair(0, 0u), std::pair(16, 0u), std::pair(16384, 7u)}) {
     LaunchSetup setup;
     setup.threads = 64;
     setup.options.race = RaceMode::off;
     setup.options.policy = SchedulePolicy::round_robin;
     std::string stores;
-    for (int i = 1; i < 40; ++i) {
+    for (int i = 1; i < 600; ++i) {
       stores += "st.global.u32 [%rd31+" + std::to_string(4 * i) + "], 1;";
     }
-    const auto run = launch(kernel("setp.gt.u32 %p1, %r31, 31;\n@%p1 bra WRITE;\nnanosleep.u32 " +
-                                   std::to_string(ns) +
-                                   ";\nld.global.u32 %r1, [%rd31+400];\nst.global.u32 [%rd31], %r1;"
-                                   "\nbra END;\nWRITE: " +
-                                   stores + "st.global.u32 [%rd31+400], 7;\nEND:"),
-                            setup);
+    const auto run = launch(
+        kernel("setp.gt.u32 %p1, %r31, 31;\n@%p1 bra WRITE;\nnanosleep.u32 " + std::to_string(ns) +
+               ";\nld.global.u32 %r1, [%rd31+4000];\nst.global.u32 [%rd31], %r1;"
+               "\nbra END;\nWRITE: " +
+               stores + "st.global.u32 [%rd31+4000], 7;\nEND:"),
+        setup);
     ASSERT_EQ(run.report.status, ExecutionStatus::completed) << run.report.message;
     EXPECT_EQ(run.out[0], wanted) << ns;
   }
