@@ -3,7 +3,7 @@
 # FAULTLINE_QUICK_BUILD: the same program, compiled in about two thirds of the time. For a machine
 # that builds once, as a new user's or a continuous-integration job's.
 #   - the headers of the standard library, fmt and GoogleTest are precompiled, once for all
-#   - code that is not hot is compiled at -O1, tests at -O0 (their Eigen code at -O1)
+#   - code that is not hot and bench/ are compiled at -O1, tests at -O0 (their Eigen code at -O1)
 # Values do not depend on it: nothing here changes floating point. It is off by default, because a
 # precompiled header hides a forgotten #include.
 
@@ -34,7 +34,7 @@ function(faultline_quicken_component target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "DEPENDS")
   set(shared faultline_precompiled_hot)
   set(optimisation -O3)
-  if(target MATCHES "_(app|diagnosis|properties|reports|store)$")
+  if(target MATCHES "_(app|diagnosis|kernels|properties|reports|store)$")
     set(shared faultline_precompiled_cold)
     set(optimisation -O1)
     # At -O1 GCC 12 follows values too poorly for some of its warnings, and gives false ones.
@@ -50,6 +50,15 @@ function(faultline_quicken_component target)
     set_target_properties(${shared} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   endif()
   target_precompile_headers(${target} REUSE_FROM ${shared})
+endfunction()
+
+# For a program of bench/: it must compile, and is not what to measure with.
+function(faultline_quicken_bench)
+  if(FAULTLINE_QUICK_BUILD)
+    foreach(target IN LISTS ARGN)
+      target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+    endforeach()
+  endif()
 endfunction()
 
 # For a test. Tests of the reference are Eigen code of their own, too slow at -O0.
