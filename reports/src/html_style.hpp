@@ -132,7 +132,7 @@ cursor:crosshair}
 .map td>*{display:none;white-space:nowrap}
 .map td b{font-weight:500;font-size:.8rem}.map td span{font-weight:600}
 .map td small{font-size:.8rem}
-.map td.at{outline:2px solid var(--text);outline-offset:1px}
+.map td.at{outline:2px solid var(--text);outline-offset:1px;position:relative;z-index:2}
 .map td:focus-visible{outline:3px solid var(--accent);outline-offset:1px}
 .z0,.z1{border-spacing:1px}.z2{border-spacing:2px}
 .z0 td,.z1 td,.z2 td{border-radius:2px}

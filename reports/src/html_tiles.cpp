@@ -313,12 +313,18 @@ std::string coded_frames(const std::vector<TrialFrame>& frames, const std::vecto
 }
 
 void write_player(HtmlPage& page, const std::vector<TileMap>& maps, std::uint64_t trials) {
-  TrialFrames all = trial_frames_of(page.record, maps, kFrames);
-  std::size_t tiles = 0, kept = 0;
-  while (kept < all.frames.size() && tiles + all.frames[kept].tiles.size() <= kFrameTiles) {
-    tiles += all.frames[kept++].tiles.size();
+  TrialFrames all;
+  for (std::size_t limit = kFrames; limit > 0; limit /= 2) {  // fewer where each is large
+    all = trial_frames_of(page.record, maps, limit);
+    std::size_t tiles = 0;
+    for (const TrialFrame& frame : all.frames) {
+      tiles += frame.tiles.size();
+    }
+    if (tiles <= kFrameTiles) {
+      break;
+    }
+    all.frames.clear();
   }
-  all.frames.resize(kept);
   if (all.frames.empty()) {
     return;
   }

@@ -238,8 +238,9 @@ TrialFrames trial_frames_of(const core::RunRecord& record, const std::vector<Til
   std::size_t arm = 0;
   for_each_result(record, [&](const core::TrialResult& result, std::string_view scope) {
     const bool is_config = !scope.empty();
+    const auto& arms = record.evidence.arms;
     const std::string source =
-        is_config ? std::string(scope) : record.evidence.arms[arm++].perturbation.name;
+        is_config || arm == arms.size() ? std::string(scope) : arms[arm++].perturbation.name;
     std::size_t taken = 0;
     for (const core::FailedTrial& failure : result.failures) {
       if (taken == share || all.frames.size() == limit) {

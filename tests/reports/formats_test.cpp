@@ -202,6 +202,22 @@ TEST(Sarif, FingerprintsOutliveMovedLinesAndOtherRuns) {
   EXPECT_NE(prints(record)[0], before[0]);
 }
 
+TEST(Sarif, SlowAccessesHaveALineAndTheHostHasNone) {
+  core::RunRecord record = samples::verify_uncoalesced();
+  record.excerpts = {{"kernels/other.cuh", 1, {"x"}, 1}};
+  const auto place_of = [&](core::FindingClass finding) {
+    record.verdict.findings[0].finding = finding;
+    return Json::parse(to_sarif(record))["runs"][0]["results"][0]["locations"][0];
+  };
+  const Json slow = place_of(core::FindingClass::slow_uncoalesced);
+  EXPECT_EQ(slow["physicalLocation"]["region"]["startLine"], 88);
+  const Json dispatch = place_of(core::FindingClass::slow_dispatch);
+  EXPECT_FALSE(dispatch.contains("physicalLocation")) << dispatch;
+  EXPECT_EQ(dispatch["logicalLocations"][0]["name"], "gemv@uncoalesced");
+  record.evidence.accesses.clear();
+  EXPECT_FALSE(place_of(core::FindingClass::slow_dispatch).contains("physicalLocation"));
+}
+
 TEST(Sarif, PathsBecomeUris) {
   core::RunRecord record = samples::stress_shared_buffer();
   record.evidence.races.resize(1);

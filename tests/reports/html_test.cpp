@@ -5,11 +5,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
+#include "config_matrix.hpp"
+#include "error_histogram.hpp"
+#include "faultline/core/comparison.hpp"
 #include "faultline/reports/renderer.hpp"
 #include "html_script.hpp"
 #include "html_style.hpp"
 #include "samples.hpp"
 #include "sha256.hpp"
+#include "tile_map.hpp"
 
 namespace faultline::reports {
 namespace {
@@ -60,6 +66,72 @@ TEST(Html, IsOfModestSizeAndDeterministic) {
     EXPECT_LT(page.size(), 200'000u) << name;
     EXPECT_EQ(page, to_html(record)) << name;
   }
+}
+
+TEST(TileMaps, EachSquareStandsForItsTilesAndEachTileForASquare) {
+  for (const core::TileGeometry& geometry :
+       {core::TileGeometry{64, 64, 16, 64, 4, 2, ""}, core::TileGeometry{128, 96, 16, 16, 0, 0, ""},
+        core::TileGeometry{4096, 1, 1, 1, 0, 0, ""}, core::TileGeometry{56, 8, 1, 8, 7, 3, ""}}) {
+    core::RunRecord record = samples::stress_clean();
+    auto& output = record.evidence.arms[0].result.outputs[0];
+    output.geometry = geometry;
+    output.tiles.assign(static_cast<std::size_t>(geometry.tile_count()), {});
+    for (const std::int64_t limit : {std::int64_t{16}, std::int64_t{4096}}) {
+      for (const TileMap& map : tile_maps_of(record, limit)) {
+        if (map.geometry != geometry) continue;
+        EXPECT_LE(std::ssize(map.cells), limit);
+        for (std::int64_t tile = 0; tile < geometry.tile_count(); ++tile) {
+          const TileCell& cell = map.cells.at(map.cell_of(tile));
+          const std::int64_t position = geometry.position_of(tile);
+          EXPECT_TRUE(cell.present && cell.first <= position && position <= cell.last)
+              << tile << " of " << geometry.tile_count();
+        }
+      }
+    }
+  }
+}
+
+TEST(TrialFrames, EveryArmIsSeen) {
+  const core::RunRecord record = samples::stress_large();
+  const TrialFrames all = trial_frames_of(record, tile_maps_of(record, 910), 30);
+  EXPECT_EQ(all.frames.size(), 30u);
+  std::set<std::string> sources;
+  for (const TrialFrame& frame : all.frames) sources.insert(frame.source);
+  EXPECT_EQ(sources.size(), 15u);
+  // Of two tiles in one square the elements add up: 24 tiles are wrong in each of 9 outputs.
+  std::uint64_t elements = 0;
+  for (const TrialFrame::Tile& tile : all.frames.front().tiles) elements += tile.bad_elements;
+  EXPECT_EQ(elements, 41u * 24 * 9);
+}
+
+TEST(ErrorHistograms, BinsHaveNamesAndTheBoundIsTheEndOfOne) {
+  EXPECT_EQ(bin_text(0), "0");
+  EXPECT_EQ(bin_text(1), "up to 2^-10");
+  EXPECT_EQ(bin_text(core::error_bin(1.0)), "0.5 to 1");
+  EXPECT_EQ(bin_text(core::error_bin(1.5)), "1 to 2");
+  EXPECT_EQ(bin_text(core::kErrorBins - 2), "above 1,048,576");
+  EXPECT_EQ(bin_text(core::kErrorBins - 1), "not finite");
+  const auto histograms = error_histograms_of(samples::stress_shared_buffer());
+  ASSERT_EQ(histograms.size(), 2u);
+  EXPECT_EQ(histograms[1].output, "new_state");
+  EXPECT_EQ(histograms[1].beyond, 640u * 783);
+  EXPECT_EQ(histograms[1].counted, histograms[1].compared);
+}
+
+TEST(ConfigMatrix, HasEachCellOnceAndTheFailedOneOfTwo) {
+  core::RunRecord record = samples::verify_dropped_tail();
+  ConfigMatrix matrix = config_matrix_of(record);
+  EXPECT_EQ(matrix.problems.size() * matrix.configs.size(), record.evidence.configs.size());
+  EXPECT_EQ(matrix.all_problems, "dtype=f16");
+  EXPECT_EQ(matrix.name_of(1, 2), "path=shared rows=8 at n=3001 k=3000");
+  ASSERT_NE(matrix.at(1, 2), nullptr);
+  EXPECT_TRUE(matrix.at(1, 2)->failed);
+  EXPECT_FALSE(matrix.at(0, 2)->failed);
+  core::ConfigEvidence again = *matrix.at(1, 2);
+  again.failed = false;
+  record.evidence.configs.push_back(again);
+  matrix = config_matrix_of(record);
+  EXPECT_TRUE(matrix.at(1, 2)->failed);
 }
 
 TEST(Html, StaysSmallForManyTrials) {
