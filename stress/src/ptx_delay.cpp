@@ -183,15 +183,39 @@ class Walker {
                       rule->behind ? end + 1 : begin});
   }
 
+  /// "1 35 3, function_name $L__info_string0, inlined_at 1 59 3"
   void location(std::string_view text) {
-    int file = 0, line = 0;
-    if (!read_number(text, file)) return;
-    text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
-    text.remove_prefix(std::min(text.find_first_of(" \t"), text.size()));
-    if (!read_number(text, line)) return;
-    where_ = {files_[file], line, {}};
+    const Line here = read_line(text);
+    if (here.second == 0) return;
+    const std::size_t inlined = text.find("inlined_at");
+    callers_[here] = inlined == text.npos ? Line{} : read_line(text.substr(inlined + 10));
+    // The innermost line in the folder of the kernel: a helper from elsewhere is less telling than
+    // where the kernel calls it.
+    std::vector<Line> chain;
+    for (Line line = here; line.second != 0 && chain.size() < kDeepest; line = callers_[line]) {
+      chain.push_back(line);
+    }
+    const auto folder = [&](const Line& line) {
+      const std::string& file = files_[line.first];
+      return file.substr(0, file.find_last_of('/') + 1);
+    };
+    const auto own = std::find_if(chain.begin(), chain.end(), [&](const Line& line) {
+      return folder(line) == folder(chain.back());
+    });
+    where_ = {files_[own->first], own->second, {}};
   }
 
+  /// A file's number and a line; 0, 0: none.
+  using Line = std::pair<int, int>;
+  static Line read_line(std::string_view text) {
+    Line line;
+    if (!read_number(text, line.first)) return {};
+    text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
+    text.remove_prefix(std::min(text.find_first_of(" \t"), text.size()));
+    return read_number(text, line.second) ? line : Line{};
+  }
+
+  static constexpr std::size_t kDeepest = 32;  ///< inlined calls: a chain may not go in a circle
   std::string_view ptx_;
   std::uint32_t kinds_;
   std::size_t at_ = 0;
@@ -200,6 +224,7 @@ class Walker {
   bool is_entry_ = false;
   core::SourceLocation where_;
   std::map<int, std::string> files_;
+  std::map<Line, Line> callers_;  ///< of lines that were inlined
   std::vector<PtxSite> sites_;
 };
 

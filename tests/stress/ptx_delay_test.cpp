@@ -150,7 +150,9 @@ struct Delays : testing::Test {
 
   /// A tight loop under a schedule that hides the race, with delays in the kernel or without.
   core::Evidence run(const std::string& name, std::uint32_t sites, std::uint64_t seed) {
-    const kernels::ResolvedTrial trial = kernels::resolve(registry, name, {}, {});
+    std::vector<core::Assignment::Value> problem;
+    if (name.starts_with("gla_decode")) problem = {{"b", "1"}, {"h", "1"}, {"dtype", "bf16"}};
+    const kernels::ResolvedTrial trial = kernels::resolve(registry, name, problem, {});
     stress::PlannedArm arm;
     arm.perturbation.name = sites ? "ptx_delay" : "none";
     arm.perturbation.policy = core::SchedulePolicy::round_robin;
@@ -167,24 +169,25 @@ struct Delays : testing::Test {
 };
 
 TEST_F(Delays, ShowARaceThatTheScheduleHidesAndNameALine) {
-  const core::Evidence hidden = run("sgemm@missing_barrier", 0, 0);
+  const core::Evidence hidden = run("gla_decode@shared_buffer", 0, 0);
   EXPECT_EQ(hidden.arms[0].result.wrong_values, 0u) << "the schedule no longer hides it";
   EXPECT_EQ(diagnosis::diagnose(hidden).outcome, core::Outcome::pass);
 
   const core::Evidence shown =
-      run("sgemm@missing_barrier", stress::kSynchronisationSites | bit(DelaySite::shared), 1);
+      run("gla_decode@shared_buffer", stress::kSynchronisationSites | bit(DelaySite::shared), 1);
   ASSERT_EQ(shown.arms.size(), 1u);
   EXPECT_EQ(shown.arms[0].result.wrong_values, 6u) << shown.arms[0].result.note;
   const core::Verdict verdict = diagnosis::diagnose(shown);
   EXPECT_EQ(verdict.outcome, core::Outcome::fail);
-  EXPECT_EQ(verdict.findings[0].finding, core::FindingClass::race_shared) << verdict.summary;
-  EXPECT_THAT(verdict.findings[0].evidence[0], HasSubstr("how far warps drift apart decides"));
+  EXPECT_EQ(verdict.findings[0].finding, core::FindingClass::race_async) << verdict.summary;
+  EXPECT_THAT(verdict.findings[0].evidence,
+              testing::Contains(HasSubstr("how far warps drift apart decides")));
   const auto delay =
       std::find_if(shown.experiments.begin(), shown.experiments.end(),
                    [](const auto& row) { return row.kind == ExperimentEvidence::Kind::delay; });
   ASSERT_NE(delay, shown.experiments.end());
   EXPECT_EQ(diagnosis::effect_of(*delay), diagnosis::Effect::raised);
-  EXPECT_THAT(delay->place, HasSubstr("kernels/catalogue/sgemm.cu:"));
+  EXPECT_THAT(delay->place, HasSubstr("kernels/gla_decode/"));
 
   // The token holds the delay: replayed, the one site alone fails again.
   const stress::Replay again = stress::replay(*backend, registry, core::decode_token(delay->token));
@@ -192,7 +195,8 @@ TEST_F(Delays, ShowARaceThatTheScheduleHidesAndNameALine) {
 }
 
 TEST_F(Delays, LeaveACleanKernelRight) {
-  for (const char* name : {"sgemm@tiled", "rowdot@double_buffered", "ring_copy@exact_bytes"}) {
+  for (const char* name :
+       {"gla_decode@pipelined", "sgemm@tiled", "rowdot@double_buffered", "ring_copy@exact_bytes"}) {
     const core::Evidence evidence =
         run(name, stress::kSynchronisationSites | bit(DelaySite::shared), 3);
     EXPECT_EQ(evidence.arms[0].result.trials, 6u) << evidence.arms[0].result.note;

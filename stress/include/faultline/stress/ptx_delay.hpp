@@ -36,7 +36,7 @@ struct PtxSite {
   std::string function{};        ///< kernel or device function
   bool is_entry = false;         ///< a kernel
   std::string instruction{};     ///< "bar.sync"
-  core::SourceLocation where{};  ///< of the innermost line information; line 0: none
+  core::SourceLocation where{};  ///< the kernel's own line, from its line information; 0: none
   std::size_t offset = 0;        ///< in the text, where the delay goes
 };
 
