@@ -131,11 +131,16 @@ int compare_command(const Context& context) {
     if (options.quiet && change.kind != stress::RunChange::Kind::worse) continue;
     fmt::print("{:8} {}\n", stress::name_of(change.kind), change.text);
   }
+  if (comparison.worse()) return static_cast<int>(core::ExitCode::fail);
+  if (comparison.compared == 0) {
+    throw core::UnsupportedError(
+        "the runs have no arm, cell or row in common, so nothing else was compared");
+  }
   if (comparison.changes.empty() && !options.quiet) {
     fmt::print("no difference in {} rate{}, findings, errors and outcome\n", comparison.rates,
                comparison.rates == 1 ? "" : "s");
   }
-  return static_cast<int>(comparison.worse() ? core::ExitCode::fail : core::ExitCode::pass);
+  return static_cast<int>(core::ExitCode::pass);
 }
 
 }  // namespace faultline::app

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -39,6 +40,25 @@ std::string open_reason(const std::string& path, bool write, int error) {
   return could_be_made ? "no permission to make it in its folder" : system_reason(error);
 }
 
+/// A file that nobody may change for us is read as it lies there: in WAL mode SQLite would need to
+/// make a file beside it. Empty: it can be opened as any other.
+std::string unchangeable(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
+  if (::access(path.c_str(), R_OK) != 0 || ::access(path.c_str(), W_OK) == 0 ||
+      ::access(folder.c_str(), W_OK) == 0 || ::access((path + "-wal").c_str(), F_OK) == 0) {
+    return {};
+  }
+  std::string uri = "file:";
+  for (const char c : path) {
+    if (c == '%' || c == '?' || c == '#') {
+      uri += fmt::format("%{:02x}", static_cast<unsigned char>(c));
+    } else {
+      uri += c;
+    }
+  }
+  return uri + "?immutable=1";
+}
+
 }  // namespace
 
 Connection::Connection(std::string path, bool write, int wait_ms)
@@ -48,8 +68,14 @@ Connection::Connection(std::string path, bool write, int wait_ms)
     fail(S_ISDIR(status.st_mode) ? "it is a folder" : "it is no regular file",
          "Give the path of a file.");
   }
-  const int flags = write ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
-  if (sqlite3_open_v2(path_.c_str(), &handle_, flags | SQLITE_OPEN_NOMUTEX, nullptr) != SQLITE_OK) {
+  // A reader that may write removes the files of WAL mode when it is the last; SQLite itself goes
+  // on to read what may not be written.
+  const std::string uri = write ? "" : unchangeable(path_);
+  const int flags = SQLITE_OPEN_NOMUTEX |
+                    (uri.empty() ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY | SQLITE_OPEN_URI) |
+                    (write ? SQLITE_OPEN_CREATE : 0);
+  const std::string& name = uri.empty() ? path_ : uri;
+  if (sqlite3_open_v2(name.c_str(), &handle_, flags, nullptr) != SQLITE_OK) {
     const std::string reason = handle_ == nullptr
                                    ? "out of memory"
                                    : open_reason(path_, write, sqlite3_system_errno(handle_));

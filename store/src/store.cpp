@@ -226,6 +226,7 @@ Store::Store(std::string path, const StoreOptions& options) {
   database.execute("PRAGMA foreign_keys = ON");
   const bool fresh = is_new(database);
   if (!write) {
+    database.execute("PRAGMA query_only = ON");
     if (fresh) database.fail("it is empty", "Give the path of a store.");
     return;
   }

@@ -165,7 +165,7 @@ class Comparer {
         ++before_alone;
       }
     }
-    comparison_.rates = both.size();
+    comparison_.rates = comparison_.compared = both.size();
     if (before_alone > 0 || b.size() > both.size()) {
       add(Kind::differs, fmt::format("arms and cells: {} in both, {} before alone, {} after alone",
                                      both.size(), before_alone, b.size() - both.size()));
@@ -222,6 +222,7 @@ class Comparer {
                           before.config == after.config;
         const double x = before.median_graph_us, y = after.median_graph_us;
         if (!same || !(x > 0.0) || !(y > 0.0)) continue;
+        ++comparison_.compared;
         const double margin =
             1.0 + kTimeGrowth + 2 * std::max(before.spread_graph, after.spread_graph);
         const std::string text = fmt::format("time of {} {} [{}]: {:.4g} -> {:.4g} us", after.name,
@@ -241,6 +242,7 @@ class Comparer {
     for (const core::KillRow& after : after_.mutants.rows) {
       for (const core::KillRow& before : before_.mutants.rows) {
         if (before.subject != after.subject || before.variant != after.variant) continue;
+        ++comparison_.compared;
         // A clean variant that nobody blames is right.
         if (before.right == after.right && before.killed == after.killed) continue;
         const auto words = [](const core::KillRow& row) {

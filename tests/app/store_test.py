@@ -159,6 +159,8 @@ def renders_and_compares():
     expect(run("compare last last-1 --store s.db"), 1, "worse", "outcome: pass -> fail",
            "is new", "rate of ")
     expect(run(f"compare {len(CASE)} {len(CASE)}"), 0, "no difference in ")
+    expect(run("verify gemv n=2 k=8 --trials 1 --no-race --backend simulator --store s.db"), 0)
+    expect(run("compare last-1 last --store s.db"), 4, "no arm, cell or row in common")
     expect(run("compare last --store s.db"), 2, "takes two RUNs")
 
 

@@ -378,6 +378,11 @@ TEST(Compare, SaysWhatGotWorseAndBetter) {
   EXPECT_TRUE(compare_runs(run_with(0, 9, 0.25, true), run_with(0, 9, 0.5, true)).worse());
   EXPECT_FALSE(compare_runs(run_with(0, 9, 0.5, true), run_with(0, 9, 0.51, true)).worse());
 
+  core::RunRecord elsewhere = clean;
+  elsewhere.evidence.arms[0].perturbation.name = "flush_l2";
+  EXPECT_EQ(compare_runs(clean, clean).compared, 1u);
+  EXPECT_EQ(compare_runs(clean, elsewhere).compared, 0u);
+
   core::RunRecord bench = clean;
   bench.command = "bench";
   EXPECT_THROW(compare_runs(clean, bench), core::UsageError);

@@ -31,6 +31,7 @@ std::string_view name_of(RunChange::Kind kind);
 struct RunComparison {
   std::vector<RunChange> changes{};  ///< worse first
   std::uint64_t rates = 0;           ///< arms and cells whose rates were compared
+  std::uint64_t compared = 0;  ///< these, bench rows and rows of the kill matrix; 0 is never green
   bool worse() const;
 };
 
