@@ -118,13 +118,20 @@ void write_replay(HtmlWriter& out, const RunRecord& record) {
   if (record.replay_lines.empty()) {
     return;
   }
-  const std::size_t shown = std::min<std::size_t>(record.replay_lines.size(), 100);
+  constexpr std::size_t kInSight = 2, kMost = 100;
+  const std::size_t lines = record.replay_lines.size(), shown = std::min(lines, kMost);
   out.put("<section aria-label=\"Replay\">\n");
   for (std::size_t i = 0; i < shown; ++i) {
+    if (i == kInSight) {
+      out.put("<details><summary>", number(lines - kInSight), " more to replay</summary>\n");
+    }
     out.put("<div class=\"command\"><code id=\"replay", number(i), "\">",
             escaped(record.replay_lines[i]),
             "</code><button type=\"button\" hidden data-copy=\"replay", number(i),
             "\" aria-label=\"Copy replay command ", number(i + 1), "\">Copy</button></div>\n");
+  }
+  if (shown > kInSight) {
+    out.put("</details>\n");
   }
   out.put("</section>\n");
 }

@@ -73,7 +73,7 @@ class TileMap {
     this.cells = all("td:not(.none)", table);
     this.figures = table.dataset.cells.split(";").map(text => {
       const [name, trials, elements, ratio, ulps, first, infinite, poison, blind] =
-        text.split(",");
+        text.split("/");
       return {name, trials, elements, ratio, ulps, first, infinite, poison, blind};
     });
     this.shades = this.cells.map(cell => cell.className);
@@ -255,8 +255,8 @@ if (player) {
   const sources = all("ol li", player).map(item => item.textContent);
   const frames = player.dataset.frames.split(";").map(text => {
     const [head, ...tiles] = text.split(" ");
-    const [source, trial] = head.split(",");
-    return {source: sources[source], trial, tiles: tiles.map(tile => tile.split(","))};
+    const [source, trial] = head.split("/");
+    return {source: sources[source], trial, tiles: tiles.map(tile => tile.split("/"))};
   });
   const range = player.querySelector("input"), shown = player.querySelector(".shown");
   const play = player.querySelector("[data-play]");

@@ -35,18 +35,18 @@ std::string coded_ratio(double ratio) {
   return (ratio <= 1.0 ? "a" : "x") + ratio_text(ratio);
 }
 
-// Tile, trials, wrong elements, worst error over bound, ulps, first element, not finite, never
-// written, without a reference: trailing zeros are left out.
+// Tile, trials, wrong elements, worst error over bound, ulps; of wrong ones also the first element,
+// how many are not finite, never written, without a reference. (A ratio may have a comma.)
 std::string coded_cell(const TileCell& cell) {
   const core::TileTotals& totals = cell.totals;
   std::string text = cell.first == cell.last ? fmt::format("{}", cell.first)
                                              : fmt::format("{}-{}", cell.first, cell.last);
-  text += fmt::format(",{},{},{},{}", totals.bad_trials, totals.bad_elements,
+  text += fmt::format("/{}/{}/{}/{}", totals.bad_trials, totals.bad_elements,
                       coded_ratio(totals.worst_ratio),
                       std::isfinite(totals.worst_ulps) ? fmt::format("{:.3g}", totals.worst_ulps)
                                                        : std::string("n"));
   if (totals.bad_elements > 0) {
-    text += fmt::format(",{},{},{},{}", totals.first_bad_index, totals.not_finite, totals.poison,
+    text += fmt::format("/{}/{}/{}/{}", totals.first_bad_index, totals.not_finite, totals.poison,
                         totals.no_reference);
   }
   return text;
@@ -285,7 +285,7 @@ void write_provenance(HtmlPage& page, const std::vector<TileMap>& maps) {
   page.close_section();
 }
 
-// "source,trial map,cell,elements,ratio map,..." for each trial; cells are counted among the
+// "source/trial map/cell/elements/ratio map/..." for each trial; cells are counted among the
 // squares that are there.
 std::string coded_frames(const std::vector<TrialFrame>& frames, const std::vector<TileMap>& maps,
                          std::vector<std::string>& sources) {
@@ -300,12 +300,12 @@ std::string coded_frames(const std::vector<TrialFrame>& frames, const std::vecto
   std::string text;
   for (const TrialFrame& frame : frames) {
     const auto known = std::find(sources.begin(), sources.end(), frame.source);
-    text += fmt::format("{}{},{}", text.empty() ? "" : ";", known - sources.begin(), frame.trial);
+    text += fmt::format("{}{}/{}", text.empty() ? "" : ";", known - sources.begin(), frame.trial);
     if (known == sources.end()) {
       sources.push_back(frame.source);
     }
     for (const TrialFrame::Tile& tile : frame.tiles) {
-      text += fmt::format(" {},{},{},{}", tile.map, place[tile.map][tile.cell], tile.bad_elements,
+      text += fmt::format(" {}/{}/{}/{}", tile.map, place[tile.map][tile.cell], tile.bad_elements,
                           coded_ratio(tile.worst_ratio));
     }
   }

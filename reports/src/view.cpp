@@ -298,9 +298,10 @@ std::vector<std::string> further_evidence_of(const core::RunRecord& record) {
                                   count_text(shape.equal_poison)));
     }
     if (shape.rounding_explained > 0) {
-      lines.push_back(fmt::format("{} differ from the rounded reference by an exact power of two: "
+      lines.push_back(fmt::format("{} {} from the rounded reference by an exact power of two: "
                                   "one step of the output's dtype, explained by rounding",
-                                  count_text(shape.rounding_explained, "accepted element")));
+                                  count_text(shape.rounding_explained, "accepted element"),
+                                  shape.rounding_explained == 1 ? "differs" : "differ"));
     }
   }
   for (const auto& fake : evidence.null_outputs_accepted) {

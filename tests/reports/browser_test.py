@@ -270,6 +270,17 @@ def check_maps(browser, session, page):
     return expect.failures + list(messages(browser, page))
 
 
+def check_large_ratios(browser, session, page):
+    """Numbers with a comma, of squares and of what they say when they are large."""
+    expect = Expectations()
+    browser.open(session, page)
+    browser.evaluate(session, "document.querySelector('.map td').click()")
+    expect.equal("under the focus", browser.evaluate(session, READOUT % 0),
+                 "tile 0: wrong in 18 of 18 trials, 144 wrong elements, worst 38,251 x bound "
+                 "(1.15e+05 ulps), first at element 0")
+    return expect.failures
+
+
 def check_player(browser, session, page):
     """The failing trials: step, play, pause, to the end; no motion where none is wanted."""
     expect = Expectations()
@@ -418,6 +429,8 @@ def main():
                     bad += report(f"{page.stem} at {width} px, {scheme}",
                                   check(browser, session, page, width, scheme, shots))
             page = pathlib.Path(folder) / "stress_shared_buffer.html"
+            bad += report("ratios", check_large_ratios(
+                browser, session, pathlib.Path(folder) / "verify_stage_sentinel.html"))
             for part in (check_maps, check_player, check_page_tools):
                 bad += report(part.__name__, part(browser, session, page))
             bad += report("speed", check_speed(browser, session,
