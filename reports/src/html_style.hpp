@@ -230,12 +230,12 @@ grid-template-areas:"name rate" "count interval" "raced wrong" "chart chart"}
 --accent:#0b5cad;--fail:#b3261e;--pass:#176f31;--warn:#7d5200;--mark:#fff1c9;
 --h0:#eef0f3;--h1:#fdedc9;--h2:#f8cd8d;--h3:#f0975f;--h4:#b92f24;--h0t:#57606a;--ht:#1b2027;
 --h4t:#fff;--text:#000;--muted:#444}
-body{font-size:9.5pt}nav,button,.skip,.tools,.player,[data-hint],.readout{display:none!important}
+html{font-size:9.5pt}body{font-size:1rem}nav,button,.skip,.tools,.player,[data-hint],.readout{display:none!important}
 header,main,footer{max-width:none;padding:0}.scroll,pre{overflow:visible}
-pre .row{white-space:pre-wrap}
-.map td.at{outline:0}
+pre code{width:auto}pre .row{white-space:pre-wrap;overflow-wrap:anywhere}
+.map td.at{outline:0}.sites{grid-template-columns:minmax(0,1fr)}
 figure.drawn,.race,.errors{content-visibility:visible}
-a{color:inherit;text-decoration:none}h2,h3,h4{break-after:avoid}
+a,summary{color:inherit;text-decoration:none}h2,h3,h4{break-after:avoid}
 .race,.finding,figure,tr,.command{break-inside:avoid}*{-webkit-print-color-adjust:exact;
 print-color-adjust:exact}}
 )css";
