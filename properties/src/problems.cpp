@@ -20,6 +20,9 @@ using Kind = core::ParameterSpec::Kind;
 /// Reals are drawn as multiples of 1/64: their text is exact and their size a natural number.
 constexpr double kRealGrid = 64.0;
 
+/// However small its default, a length goes beyond a vector of 8.
+constexpr std::int64_t kShort = 9;
+
 std::string context_of(const kernels::Subject& subject) { return "problem of " + subject.name; }
 
 /// The values that a parameter takes here, smallest first, where they are listed.
@@ -52,7 +55,8 @@ IntegerRange range_of(const ParameterSpec& spec, const ProblemLimits& limits) {
     return range;
   }
   if (!spec.default_value.empty()) {
-    const std::int64_t usual = std::strtoll(spec.default_value.c_str(), nullptr, 10);
+    const std::int64_t usual =
+        std::max(kShort, std::int64_t{std::strtoll(spec.default_value.c_str(), nullptr, 10)});
     range.maximum = std::max(range.minimum, std::min(range.maximum, usual));
   }
   for (std::int64_t tile = 2; tile <= range.maximum; tile *= 2) range.tiles.push_back(tile);
@@ -314,6 +318,31 @@ ProblemLimits simulator_limits(const kernels::Subject& subject) {
     }
   }
   const core::Problem problem{subject.name, core::complete(domain, widest, context_of(subject))};
+  limits.traffic_bytes = std::max(limits.traffic_bytes, subject.traffic_bytes(problem));
+  return limits;
+}
+
+ProblemLimits with_values(ProblemLimits limits, const kernels::Subject& subject,
+                          const std::vector<core::Assignment::Value>& values) {
+  std::vector<core::Assignment::Value> of_problem;
+  for (const auto& [name, value] : values) {
+    const ParameterSpec* spec = subject.problem_domain.find(name);
+    if (!spec) continue;
+    of_problem.emplace_back(name, value);
+    if (!is_free_integer(*spec)) continue;
+    auto limit =
+        std::find_if(limits.parameters.begin(), limits.parameters.end(),
+                     [&, &wanted = name](const ParameterLimit& l) { return l.name == wanted; });
+    if (limit == limits.parameters.end()) {
+      const IntegerRange range = range_of(*spec, limits);
+      limit = limits.parameters.insert(limit, {name, range.maximum, range.tiles});
+    }
+    const std::int64_t shown = std::strtoll(value.c_str(), nullptr, 10);
+    limit->maximum = std::max(limit->maximum, shown);
+    if (shown > 1) limit->tiles.push_back(shown);
+  }
+  const core::Problem problem{
+      subject.name, core::complete(subject.problem_domain, of_problem, context_of(subject))};
   limits.traffic_bytes = std::max(limits.traffic_bytes, subject.traffic_bytes(problem));
   return limits;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Laws between executions of the DeltaNet subjects, and of each with the others of its family: the
 // gated with the ungated, the backward with the forward. They need no reference of the values;
-// where rounding differs they borrow the bounds.
+// where rounding differs they borrow the bounds. Those of any subject (heads, linearity, calls) are
+// in declared_laws_test.cpp.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -122,28 +123,6 @@ class Call {
 
 void fill(Tensor& tensor, double value) {
   for (std::int64_t i = 0; i < tensor.size(); ++i) tensor.set(i, value);
-}
-
-// ---- One head does not see another --------------------------------------------------------------
-
-void heads_and_batches_are_isolated(const Case& c) {
-  const bool along_b = *rc::gen::arbitrary<bool>();
-  const char* axis = along_b ? "b" : "h";
-  Call both(plan_of(c, lively(c, {{axis, "2"}})), c.regime.seed);
-  both.run(1);
-  const core::TrialPlan one = plan_of(c, lively(c, {{axis, "1"}}));
-  for (std::int64_t half = 0; half < 2; ++half) {
-    Call alone(one, c.regime.seed);
-    for (const std::string& name : alone.names(core::BufferRole::input)) {
-      Tensor& own = alone.input(name);
-      own = part_of(both.input(name), 2, half, own.shape);
-    }
-    alone.run(2);
-    for (const std::string& name : alone.names(core::BufferRole::output)) {
-      const Tensor& own = alone.output(name);
-      RC_ASSERT(part_of(both.output(name), 2, half, own.shape).bytes == own.bytes);
-    }
-  }
 }
 
 // ---- Linearity ----------------------------------------------------------------------------------
@@ -329,7 +308,6 @@ struct FamilyLaw {
 };
 
 const FamilyLaw kLaws[] = {
-    {"HeadsAndBatchesAreIsolated", any, heads_and_batches_are_isolated, 30},
     {"APowerOfTwoGoesThrough", any, a_power_of_two_goes_through, 40},
     {"WithoutBetaTheStateDecays", is_forward, without_beta_the_state_decays, 40},
     {"GatesOfZeroAreNone", is_gated, gates_of_zero_are_none, 30},

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "subjects.hpp"
 
+#include <cmath>
 #include <memory>
 
+#include "faultline/core/acceptance.hpp"
 #include "faultline/core/errors.hpp"
 #include "faultline/simulator/simulator_backend.hpp"
 
@@ -72,6 +74,27 @@ core::Tensor part_of(const core::Tensor& whole, std::int64_t parts, std::int64_t
   const auto begin = whole.bytes.begin() + index * bytes;
   part.bytes.assign(begin, begin + bytes);
   return part;
+}
+
+double distance_allowed(const core::Tensor& tensor, std::int64_t i, double bound) {
+  return bound + 0.5 * core::ulp_at(tensor.dtype, tensor.at(i));
+}
+
+void check_same(const core::Tensor& a, const std::vector<double>& a_bound, const core::Tensor& b,
+                const std::vector<double>& b_bound, bool exact) {
+  RC_ASSERT(a.shape == b.shape);
+  for (std::int64_t i = 0; i < a.size(); ++i) {
+    const auto n = static_cast<std::size_t>(i);
+    if (core::stays_untouched(a_bound[n])) continue;  // it holds the poison
+    if (exact) {
+      RC_ASSERT(a.bits(i) == b.bits(i));
+    } else if (a_bound[n] == 0.0 && b_bound[n] == 0.0) {
+      RC_ASSERT(a.at(i) == b.at(i));  // each is the exact value, rounded
+    } else {
+      RC_ASSERT(std::fabs(a.at(i) - b.at(i)) <=
+                distance_allowed(a, i, a_bound[n]) + distance_allowed(b, i, b_bound[n]));
+    }
+  }
 }
 
 }  // namespace faultline::properties

@@ -37,4 +37,14 @@ core::Tensor sum(const core::Tensor& a, const core::Tensor& b);
 core::Tensor part_of(const core::Tensor& whole, std::int64_t parts, std::int64_t index,
                      const core::Shape& shape);
 
+/// How far an accepted element may lie from the exact value: its bound, and half an ulp of what is
+/// stored.
+double distance_allowed(const core::Tensor& tensor, std::int64_t i, double bound);
+
+/// In a property: fails it where two tensors that stand for the same exact values are further apart
+/// than the bounds of both allow, element by element; or, when `exact`, where bits differ. Elements
+/// that stay untouched are passed over.
+void check_same(const core::Tensor& a, const std::vector<double>& a_bound, const core::Tensor& b,
+                const std::vector<double>& b_bound, bool exact);
+
 }  // namespace faultline::properties

@@ -28,7 +28,8 @@ struct ParameterLimit {
 
 /// The part of a subject's problem domain that is drawn.
 struct ProblemLimits {
-  /// Integer parameters not listed go up to their default, with the powers of two as tiles.
+  /// Integer parameters not listed go up to their default, at least 9, with the powers of two as
+  /// tiles.
   std::vector<ParameterLimit> parameters{};
   /// Subject::traffic_bytes of a problem is at most this.
   double traffic_bytes = 192.0 * 1024.0;
@@ -43,6 +44,11 @@ bool is_sequence(const kernels::Subject& subject);
 /// the tile lengths that the subject's kernels are built for. Every value that the domain lists is
 /// within the limit of bytes: it is at least what the smallest problem of the widest values moves.
 ProblemLimits simulator_limits(const kernels::Subject& subject);
+
+/// The limits widened to hold the problem with these values (the others at their defaults), whose
+/// integers become edges: what a mutant that shows there needs. Values of configs are passed over.
+ProblemLimits with_values(ProblemLimits limits, const kernels::Subject& subject,
+                          const std::vector<core::Assignment::Value>& values);
 
 /// Problems of the subject inside its domain and the limits. Integers are drawn by tile_edges();
 /// where a problem is too large, integers are halved, in a drawn order, until it is not; where that
