@@ -27,8 +27,15 @@ constexpr std::size_t kSeeds = 8;        // other seeds tried
 constexpr std::size_t kSchedules = 6;    // other schedules tried
 constexpr std::size_t kNamedValues = 6;  // in a sentence
 
-/// Values of a coordinate as text; `fails` says what came of one, empty: it could not be tried.
-using Fails = std::function<std::optional<bool>(const std::string& value)>;
+/// What came of one value of a coordinate.
+struct Shown {
+  enum class Kind : std::uint8_t { untried, passes, fails, otherwise };
+  Kind kind = Kind::untried;
+  std::string as{};  ///< otherwise: the class
+
+  friend bool operator==(const Shown&, const Shown&) = default;
+};
+using Try = std::function<Shown(const std::string& value)>;
 
 std::string listed(const std::vector<std::string>& values) {
   const std::size_t shown = std::min(values.size(), kNamedValues);
@@ -48,23 +55,33 @@ Role role_of(const Coordinate& coordinate) {
 /// Tries values of one coordinate, each once.
 class Redraw {
  public:
-  Redraw(Coordinate& coordinate, Fails fails) : coordinate_(coordinate), fails_(std::move(fails)) {}
+  Redraw(Coordinate& coordinate, Try attempt)
+      : coordinate_(coordinate), attempt_(std::move(attempt)) {}
 
-  /// What came of `value`; its own value fails. Empty: it could not be tried.
+  /// Whether it fails at `value` as it does at its own. Empty: it could not be tried, or fails
+  /// otherwise.
   std::optional<bool> operator()(const std::string& value) {
     if (value == coordinate_.value) return true;
     for (const auto& [tried, result] : results_) {
       if (tried == value) return result;
     }
-    const std::optional<bool> result = fails_(value);
+    const Shown shown = attempt_(value);
+    std::optional<bool> result;
+    switch (shown.kind) {
+    case Shown::Kind::untried: break;
+    case Shown::Kind::passes: coordinate_.passed_at.push_back(value), result = false; break;
+    case Shown::Kind::fails: coordinate_.failed_at.push_back(value), result = true; break;
+    case Shown::Kind::otherwise:
+      coordinate_.otherwise_at.push_back(fmt::format("{} ({})", value, shown.as));
+      break;
+    }
     results_.emplace_back(value, result);
-    if (result) (*result ? coordinate_.failed_at : coordinate_.passed_at).push_back(value);
     return result;
   }
 
  private:
   Coordinate& coordinate_;
-  Fails fails_;
+  Try attempt_;
   std::vector<std::pair<std::string, std::optional<bool>>> results_;
 };
 
@@ -125,9 +142,9 @@ std::vector<std::int64_t> values_around(const core::ParameterSpec& spec, std::in
 
 /// Ask for the values around an integer, then bisect where one threshold explains them.
 void explain_integer(const core::ParameterSpec& spec, const std::set<std::int64_t>& tiles,
-                     Coordinate& coordinate, const Fails& fails) {
+                     Coordinate& coordinate, const Try& attempt) {
   const std::int64_t own = number_of(coordinate.value);
-  Redraw redraw(coordinate, fails);
+  Redraw redraw(coordinate, attempt);
   for (const std::int64_t value : values_around(spec, own, tiles)) redraw(std::to_string(value));
   coordinate.role = role_of(coordinate);
   if (coordinate.role == Role::some) {
@@ -240,23 +257,31 @@ class Explainer {
                        100 * explanation_.rate.high);
   }
 
-  /// Whether the case with a change fails, with one of the seeds that may be needed for it.
-  std::optional<bool> fails(const core::TrialToken& changed) {
+  Shown shown_by(const ProbeResult& result) const {
+    if (!result.refused.empty()) return {};
+    if (!result.fails()) return {Shown::Kind::passes, {}};
+    const core::FindingClass finding = result.finding.value_or(core::FindingClass::unknown);
+    if (finding == explanation_.finding) return {Shown::Kind::fails, {}};
+    return {Shown::Kind::otherwise, std::string(core::name_of(finding))};
+  }
+
+  /// What the case with a change shows, with the seed of those at hand that fails, if one does.
+  Shown shown(const core::TrialToken& changed) {
     if (probe_.spent()) {
       explanation_.budget_spent = true;
-      return std::nullopt;
+      return {};
     }
-    if (probe_.elements(changed) > most_elements_) return std::nullopt;
-    std::optional<bool> any;
-    for (std::size_t i = 0; i < seeds_.size() && !any.value_or(false); ++i) {
+    if (probe_.elements(changed) > most_elements_) return {};
+    Shown most;
+    for (const std::uint64_t seed : seeds_) {
       core::TrialToken with_seed = changed;
-      with_seed.seed = seeds_[i];
-      const ProbeResult result = probe_.run(with_seed);
-      if (!result.refused.empty()) return any;
-      any = result.fails();
-      if (probe_.spent()) break;
+      with_seed.seed = seed;
+      const Shown now = shown_by(probe_.run(with_seed));
+      if (now.kind == Shown::Kind::untried) break;
+      if (most.kind != Shown::Kind::otherwise || now.kind == Shown::Kind::fails) most = now;
+      if (now.kind == Shown::Kind::fails || probe_.spent()) break;
     }
-    return any;
+    return most;
   }
 
   Coordinate& add(std::string group, std::string name, std::string value) {
@@ -270,15 +295,10 @@ class Explainer {
   void explain_seed() {
     Coordinate& seed = add("trial", "seed", std::to_string(trial_.seed));
     seeds_ = {trial_.seed};
-    std::vector<std::uint64_t> failing;
     Redraw redraw(seed, [&](const std::string& value) {
       core::TrialToken other = trial_;
       other.seed = static_cast<std::uint64_t>(number_of(value));
-      if (probe_.spent()) return std::optional<bool>();
-      const ProbeResult result = probe_.run(other);
-      if (!result.refused.empty()) return std::optional<bool>();
-      if (result.fails()) failing.push_back(other.seed);
-      return std::optional<bool>(result.fails());
+      return probe_.spent() ? Shown{} : shown_by(probe_.run(other));
     });
     for (std::uint64_t s = 1;
          s <= kSeeds + 1 && seed.failed_at.size() + seed.passed_at.size() < kSeeds; ++s) {
@@ -322,12 +342,12 @@ class Explainer {
         explanation_.budget_spent = true;
         continue;
       }
-      const Fails with = [&](const std::string& value) {
+      const Try with = [&](const std::string& value) {
         core::Assignment changed = values;
         changed.set(spec.name, value);
         core::TrialToken other = trial_;
         other.*line = changed.line();
-        return fails(other);
+        return shown(other);
       };
       if (spec.kind == core::ParameterSpec::Kind::integer) {
         explain_integer(spec, is_config ? std::set<std::int64_t>{} : tiles_, coordinate, with);
@@ -355,7 +375,7 @@ class Explainer {
     Redraw redraw(data, [&](const std::string& value) {
       core::TrialToken other = trial_;
       other.data = *core::parse_data_mode(value);
-      return fails(other);
+      return shown(other);
     });
     using enum core::DataMode;
     for (const core::DataMode mode :
@@ -390,7 +410,7 @@ class Explainer {
     Redraw redraw(schedule, [&](const std::string&) {
       core::TrialToken other = trial_;
       other.perturbation = others[next];
-      return fails(other);
+      return shown(other);
     });
     for (; next < others.size(); ++next) redraw(name(others[next]));
     schedule.role = explanation_.budget_spent ? Role::not_tried : role_of(schedule);
@@ -423,6 +443,16 @@ std::string_view name_of(Role role) {
 }
 
 std::string Coordinate::text() const {
+  const std::string otherwise =
+      otherwise_at.empty() ? "" : "fails as another class at " + listed(otherwise_at);
+  if (role == Role::not_tried) return "the budget was spent before";
+  if (role == Role::only_value) {
+    return otherwise.empty() ? "no other value could be tried here" : otherwise;
+  }
+  return role_text() + (otherwise.empty() ? "" : "; " + otherwise);
+}
+
+std::string Coordinate::role_text() const {
   const auto passes_beside = [&](bool below) {
     // Sorted: the nearest value on the other side of the threshold.
     std::string nearest;
@@ -451,8 +481,8 @@ std::string Coordinate::text() const {
   case Role::unclear:
     return fmt::format("passes at {}{}", listed(passed_at),
                        failed_at.empty() ? "" : "; fails at " + listed(failed_at));
-  case Role::only_value: return "no other value could be tried here";
-  case Role::not_tried: return "the budget was spent before";
+  case Role::only_value:
+  case Role::not_tried: break;
   }
   return "";
 }

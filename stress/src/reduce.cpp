@@ -203,6 +203,7 @@ class Reducer {
     if (try_value(spec, line, spec.default_value)) return true;
     for (const std::string& choice : spec.choices) {
       if (choice == own) return false;
+      if (choice == spec.default_value) continue;
       if (try_value(spec, line, choice)) return true;
     }
     return false;

@@ -137,6 +137,15 @@ TEST_F(FailingCases, ThresholdsAreBisected) {
   EXPECT_THAT(coordinate(whole, "n").text(), HasSubstr("fails at multiples of 16"));
 }
 
+TEST_F(FailingCases, AnotherFailureCountsNeitherWay) {
+  FaultyBackend backend(
+      true, [](const Where& w) { return w.n >= 37; }, [](const Where& w) { return w.n < 5; });
+  const Explanation two = explain(backend, registry_, token("simulator", 40), {});
+  EXPECT_EQ(coordinate(two, "n").role, Role::from);
+  EXPECT_THAT(coordinate(two, "n").text(), AllOf(HasSubstr("fails from 37 on; 36 passes"),
+                                                 HasSubstr("fails as another class at 1 (hang)")));
+}
+
 TEST_F(FailingCases, OtherSeedsAreAskedWhereTheSeedMatters) {
   // Even seeds fail from 37 on, and the case's own one from 37 on, too.
   const Explanation some =

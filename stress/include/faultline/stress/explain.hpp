@@ -45,8 +45,14 @@ struct Coordinate {
   Role role = Role::not_tried;
   std::int64_t threshold = 0;
   std::vector<std::string> failed_at{}, passed_at{};  ///< values tried, in order
+  /// Values at which it fails as another class, "1 (hang)": another bug, or data that cannot be
+  /// judged. They count neither way.
+  std::vector<std::string> otherwise_at{};
   /// What is said of it: "fails from 65 on; 64 passes".
   std::string text() const;
+
+ private:
+  std::string role_text() const;
 };
 std::string_view name_of(Coordinate::Role role);
 
