@@ -44,12 +44,13 @@ std::vector<std::int64_t> values_below(const core::ParameterSpec& parameter, std
     return values;
   }
   const std::int64_t step = std::max<std::int64_t>(parameter.multiple_of, 1);
-  const std::int64_t least = (parameter.minimum + step - 1) / step * step;
+  const std::int64_t least =
+      std::max<std::int64_t>((parameter.minimum + step - 1) / step * step, step);
   std::vector<std::int64_t> values;
   // Powers of two: what a tile may hold.
-  for (std::int64_t factor = 1; least * factor < largest && factor < (std::int64_t{1} << 40);
-       factor *= 2) {
-    values.push_back(std::max<std::int64_t>(least, 1) * factor / step * step);
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  for (std::int64_t value = least; value < std::min(largest, kMost); value *= 2) {
+    values.push_back(value);
   }
   return values;
 }
@@ -307,8 +308,8 @@ class Experiments {
     }
     if (worst.delay_sites == 0) return;
     const std::vector<PtxSite> sites = find_sites(plan_.program(1), worst.delay_sites);
-    row.change =
-        fmt::format("delays of up to {} ns at {} sites of its PTX", worst.delay_ns, sites.size());
+    row.change = fmt::format("delays of up to {} ns at {} site{} of its PTX", worst.delay_ns,
+                             sites.size(), sites.size() == 1 ? "" : "s");
     if (row.after_wrong > 0 && before.wrong_values == 0) reduce(worst, sites, row);
   }
 
