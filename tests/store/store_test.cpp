@@ -193,11 +193,15 @@ TEST_F(StoreTest, ACaseIsKeptOnceWithItsDates) {
   store.add_cases({found()});
   EXPECT_EQ(store.failing_case(kept.id).fixed_at, "");
   EXPECT_EQ(store.failing_case(kept.id).times_seen, 3u);
+  store.update_cases({{kept.id, 0, 1}});
+  store.update_cases({{kept.id, 1, 1}});
+  EXPECT_EQ(store.failing_case(kept.id).fixed_at, "");
+  EXPECT_EQ(store.failing_case(kept.id).times_seen, 4u);
   // A replay within a run that finds it, too: seen once more, not twice.
   const std::int64_t third = store.begin_run(failed_run());
   store.update_run(third, failed_run(), {found()});
   store.finish_run(third, failed_run(), {found()}, {{kept.id, 1, 1}});
-  EXPECT_EQ(store.failing_case(kept.id).times_seen, 4u);
+  EXPECT_EQ(store.failing_case(kept.id).times_seen, 5u);
   EXPECT_TRUE(store.failing_cases("gemv", "register").empty());
   EXPECT_TRUE(store.failing_cases("gemv", "dropped_tail", "cuda").empty());
 }
@@ -317,6 +321,15 @@ TEST_F(StoreTest, AFullDiskAndALimitLoseNothing) {
   EXPECT_EQ(store.all_cases().size(), 2u);
   EXPECT_TRUE(store.runs().empty());
 
+  // The end of a run of which only a part fits: nothing of it is there.
+  const std::int64_t run = store.begin_run(failed_run());
+  std::vector<FailingCase> many;
+  for (std::uint64_t seed = 100; seed < 200; ++seed) many.push_back(found(token(seed)));
+  EXPECT_THAT(refusal([&] { store.finish_run(run, failed_run(), many); }),
+              HasSubstr("the disk is full"));
+  EXPECT_EQ(store.runs().front().finished_at, "");
+  EXPECT_EQ(store.all_cases().size(), 2u);
+
   // The limit of the process on the size of files, as `ulimit -f` sets it.
   signal(SIGXFSZ, SIG_IGN);
   rlimit before{};
@@ -339,7 +352,7 @@ TEST_F(StoreTest, AnotherWriterIsWaitedFor) {
   EXPECT_THAT(refusal([&] { hurried.add_cases({found()}); }),
               HasSubstr("another process has held it for more than 0.05 s"));
   EXPECT_TRUE(hurried.all_cases().empty());  // readers need not wait
-  std::thread other([&] {
+  std::jthread other([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     sqlite3_exec(db, "COMMIT", nullptr, nullptr, nullptr);
   });
