@@ -444,10 +444,10 @@ std::vector<RoundingPoint> numeric_plan(const core::Problem& problem) {
        .stored = Dtype::f32,
        .accumulate = Dtype::f32,
        .reduction = tensor_cores ? "k: tensor-core steps of 16" : "k: one fma chain"},
-      {.name = "x_ij = alpha s_ij",
+      {.name = "x_ij = alpha s_ij (unfused: stored as C_ij is)",
        .stored = Dtype::f32,
        .accumulate = Dtype::f32,
-       .reduction = "unfused: stored in the dtype of C"}};
+       .reduction = ""}};
   if (has_sigmoid(problem)) {
     points.push_back({.name = "y_ij = 1 / (1 + ex2(-x_ij log2e))",
                       .stored = Dtype::f32,
