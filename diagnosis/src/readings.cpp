@@ -26,6 +26,19 @@ std::vector<const core::ErrorReading*> best_of_outputs(const core::Evidence& evi
   return best;
 }
 
+/// The reading in words, with the other slices that are missing beside the first.
+std::string full_text(const core::Evidence& evidence, const core::ErrorReading& best) {
+  if (best.kind != core::ErrorReading::Kind::slice_missing) return reading_text(best);
+  std::vector<std::string> slices;
+  for (const core::ErrorReading& other : evidence.readings) {
+    if (other.output == best.output && other.kind == best.kind && explains(other)) {
+      slices.push_back(std::to_string(other.detail));
+    }
+  }
+  return slices.size() < 2 ? reading_text(best)
+                           : fmt::format("slices {} of the reduction are missing", list(slices));
+}
+
 }  // namespace
 
 std::string reading_text(const core::ErrorReading& reading) {
@@ -61,9 +74,9 @@ std::string reading_text(const core::ErrorReading& reading) {
 std::vector<std::string> reading_texts(const core::Evidence& evidence) {
   std::vector<std::string> texts;
   for (const core::ErrorReading* reading : best_of_outputs(evidence)) {
-    texts.push_back(fmt::format("{}: {}, in {} wrong elements, in {}", reading->output,
-                                reading_text(*reading), share(reading->matched, reading->wrong),
-                                plural(reading->tiles, "tile")));
+    texts.push_back(fmt::format(
+        "{}: {}, in {} wrong elements, in {}", reading->output, full_text(evidence, *reading),
+        share(reading->matched, reading->wrong), plural(reading->tiles, "tile")));
   }
   return texts;
 }
@@ -72,7 +85,7 @@ std::optional<std::string> common_reading(const core::Evidence& evidence) {
   std::set<std::string> outputs, texts;
   for (const core::ErrorReading& reading : evidence.readings) outputs.insert(reading.output);
   const auto best = best_of_outputs(evidence);
-  for (const core::ErrorReading* reading : best) texts.insert(reading_text(*reading));
+  for (const core::ErrorReading* reading : best) texts.insert(full_text(evidence, *reading));
   if (texts.size() != 1 || best.size() != outputs.size()) return std::nullopt;
   return *texts.begin();
 }

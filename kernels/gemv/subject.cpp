@@ -296,6 +296,7 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
   plan.buffers[0].name = "A";
   plan.buffers[0].shape = {n, k};
   plan.buffers[0].pooled = true;
+  plan.buffers[0].reduction = {.extent = k, .stride = 1, .tile = 512};
   plan.buffers[1].name = "x";
   plan.buffers[1].shape = {k};
   plan.buffers[2].name = "y";

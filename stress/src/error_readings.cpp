@@ -2,7 +2,6 @@
 #include "error_readings.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <optional>
 #include <set>
@@ -35,13 +34,6 @@ std::optional<T> mode_of(const std::map<T, std::size_t>& counts) {
   return mode;
 }
 
-/// d where n = 4^d, else -1.
-int power_of_four(std::int64_t n) {
-  if (n <= 0 || !std::has_single_bit(static_cast<std::uint64_t>(n))) return -1;
-  const int bit = std::countr_zero(static_cast<std::uint64_t>(n));
-  return bit % 2 == 0 ? bit / 2 : -1;
-}
-
 }  // namespace
 
 std::uint64_t input_seed_of_trial(std::uint64_t input_seed, std::uint64_t trial,
@@ -57,8 +49,13 @@ ErrorReadings::ErrorReadings(const core::TrialPlan& plan, core::DataMode data)
     if (buffer.role != core::BufferRole::input || axis.extent <= 0 || axis.tile <= 0) continue;
     for (std::int64_t begin = 0; begin < axis.extent; begin += axis.tile) {
       const std::int64_t steps = std::min(axis.tile, axis.extent - begin);
-      code_sum_ += std::ldexp(static_cast<double>(steps) / static_cast<double>(axis.tile),
-                              static_cast<int>(2 * (begin / axis.tile % 8)));
+      const double code = std::ldexp(static_cast<double>(steps) / static_cast<double>(axis.tile),
+                                     static_cast<int>(2 * (begin / axis.tile % 8)));
+      code_sum_ += code;
+      slices_.push_back(code);
+      const bool known =
+          std::any_of(codes_.begin(), codes_.end(), [&](const auto& c) { return c.first == code; });
+      if (!known) codes_.emplace_back(code, static_cast<int>(begin / axis.tile));
     }
     return;
   }
@@ -202,37 +199,54 @@ void ErrorReadings::read_saturation(std::uint32_t o, const std::vector<Element>&
 /// the same multiple of the codes of what went wrong.
 void ErrorReadings::read_slices(std::uint32_t o, const std::vector<Element>& wrong) {
   if (code_sum_ <= 0.0) return;
-  std::map<std::tuple<Kind, int, int>, std::vector<const Element*>> readings;
+  using Reading = std::tuple<Kind, int, int>;
+  std::map<Reading, std::vector<const Element*>> readings;
+  const auto one_or_two = [&](const auto& is) -> std::optional<Reading> {
+    for (const auto& [code, slice] : codes_) {
+      if (is(-code)) return Reading{Kind::slice_missing, slice, 0};
+      if (is(code)) return Reading{Kind::slice_doubled, slice, 0};
+    }
+    for (const auto& [lost, slice] : codes_) {
+      for (const auto& [added, other] : codes_) {
+        if (slice != other && is(added - lost)) return Reading{Kind::slice_stale, slice, other};
+      }
+    }
+    return std::nullopt;
+  };
   for (const Element& e : wrong) {
     const double unit = e.expected / code_sum_;
     if (!(std::fabs(unit) > 8 * e.slack)) continue;  // the digits drown in rounding
     const double code = e.error() / unit;
-    const double whole = std::round(code);
-    if (std::fabs(code - whole) * std::fabs(unit) > 2 * e.slack || std::fabs(whole) > 1e15) {
+    const auto is = [&](double sum) {
+      return std::fabs(code - sum) * std::fabs(unit) <= 2 * e.slack;
+    };
+    if (const auto reading = one_or_two(is)) {
+      readings[*reading].push_back(&e);
       continue;
     }
-    const auto n = static_cast<std::int64_t>(whole);
-    if (const int slice = power_of_four(n); slice >= 0) {
-      readings[{Kind::slice_doubled, slice, 0}].push_back(&e);
+    // All from one on, as of a loop that ends too early.
+    double tail = 0.0;
+    std::size_t from = slices_.size();
+    while (from > 1 && !is(-(tail += slices_[--from]))) {
+    }
+    if (from < slices_.size() && is(-tail)) {
+      for (; from < slices_.size(); ++from) {
+        readings[{Kind::slice_missing, static_cast<int>(from), 0}].push_back(&e);
+      }
       continue;
     }
     // Base-4 digits of what is missing: each 0 or 1.
+    const double whole = std::round(code);
+    if (!is(whole) || !(whole < 0.0) || whole < -1e15) continue;
     std::vector<int> missing;
-    bool plain = n < 0;
-    for (std::int64_t rest = -n, digit = 0; plain && rest > 0; rest /= 4, ++digit) {
+    bool plain = true;
+    int digit = 0;
+    for (auto rest = static_cast<std::int64_t>(-whole); plain && rest > 0; rest /= 4, ++digit) {
       plain = rest % 4 <= 1;
-      if (rest % 4 == 1) missing.push_back(static_cast<int>(digit));
+      if (rest % 4 == 1) missing.push_back(digit);
     }
-    if (plain) {
-      for (const int slice : missing) readings[{Kind::slice_missing, slice, 0}].push_back(&e);
-      continue;
-    }
-    for (int added = 0; added < 8; ++added) {
-      const int left_out = power_of_four((std::int64_t{1} << (2 * added)) - n);
-      if (left_out < 0 || left_out == added) continue;
-      readings[{Kind::slice_stale, left_out, added}].push_back(&e);
-      break;
-    }
+    if (!plain) continue;
+    for (const int slice : missing) readings[{Kind::slice_missing, slice, 0}].push_back(&e);
   }
   for (const auto& [what, matched] : readings) {
     const auto& [kind, slice, other] = what;

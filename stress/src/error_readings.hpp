@@ -60,7 +60,11 @@ class ErrorReadings {
   const core::TrialPlan& plan_;
   core::DataMode data_;
   std::vector<std::uint32_t> outputs_;
-  double code_sum_ = 0.0;  ///< what the digit-coded reduction adds up to; 0: there is none
+  /// Digit-coded reduction: what its slices add, and which is the first that adds as much; all of
+  /// them together. 0: there is none.
+  std::vector<std::pair<double, int>> codes_;
+  std::vector<double> slices_;  ///< the code of each
+  double code_sum_ = 0.0;
   std::vector<std::uint64_t> wrong_;
   std::map<Key, Tally> tallies_;
 };

@@ -78,6 +78,25 @@ TEST_F(EndToEnd, SumsInAnyOrderAreSeenByOneTrialOfEachSchedule) {
   EXPECT_EQ(open.outcome, Outcome::pass) << all_text(open);
 }
 
+TEST_F(EndToEnd, DigitsSayWhichSlicesOfTheSumAreMissing) {
+  const kernels::ResolvedTrial trial = kernels::resolve(
+      registry, "gemv@dropped_tail", {{"n", "16"}, {"k", "3000"}, {"dtype", "f32"}}, {});
+  stress::PlanOptions options;
+  options.trials = 12;
+  options.data = core::DataMode::digits;
+  options.race = core::RaceMode::off;
+  const core::Evidence evidence = stress::run_campaign(
+      *backend, trial, stress::default_plan(backend->info(), trial.plan, options));
+  // Whole tiles of 2048 alone: of the slices of 512 the last two are not there.
+  ASSERT_EQ(evidence.readings.size(), 3u);
+  EXPECT_EQ(evidence.readings[0].kind, core::ErrorReading::Kind::slice_missing);
+  EXPECT_EQ(evidence.readings[0].detail, 4);
+  EXPECT_EQ(evidence.readings[1].detail, 5);
+  EXPECT_EQ(evidence.readings[0].matched, evidence.readings[0].wrong);
+  EXPECT_THAT(all_text(diagnosis::diagnose(evidence)),
+              HasSubstr("slices 4 and 5 of the reduction are missing"));
+}
+
 // --- gla_decode ---
 
 TEST_F(EndToEnd, SharedBufferIsFoundAndExplained) {
