@@ -362,11 +362,14 @@ void run_clean(const Space& space, const Row& row, Summary& summary) {
 }
 
 /// An output may be further from the reference than users take for granted only where the plan, the
-/// kernel's roundings alone, is: a system that is ill-conditioned for the dtype.
+/// kernel's roundings alone, is: a system that is ill-conditioned for the dtype. One kernel is one
+/// draw of what the plan has on average; over the whole cross no draw was above 1.0 of it.
 void expect_small_errors(const Summary& summary) {
+  constexpr double kOneDraw = 2.0;
   for (const LargeError& large : summary.large) {
     const std::string dtype = large.where.find("dtype=bf16") == std::string::npos ? "f16" : "bf16";
     EXPECT_GT(large.plan_relative_l2, largest_relative_l2().at(dtype)) << large.where;
+    EXPECT_LE(large.relative_l2, kOneDraw * large.plan_relative_l2) << large.where;
   }
 }
 
