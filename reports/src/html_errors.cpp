@@ -45,8 +45,10 @@ void write_columns(HtmlPage& page, const std::vector<std::uint64_t>& bins, std::
     const bool last = bin == core::kErrorBins - 1;
     if (bin == 0 || last || (bin % 4 == 3 && bin + 2 < core::kErrorBins)) {
       // A bin ends at its right edge; zero and what is not finite have no end.
-      page.out.put("<text y=\"95%\" x=\"", percent(bin == 0 || last ? x + 0.5 * width : x + width),
-                   "\">", escaped(last ? std::string("inf") : bin_end_text(bin)), "</text>");
+      const double place = bin == 0 || last ? x + 0.5 * width : x + width;
+      page.out.put("<text y=\"95%\"", place > 0.95 ? literal(" class=\"end\"") : literal(""),
+                   " x=\"", percent(std::min(place, 1.0)), "\">",
+                   escaped(last ? std::string("inf") : bin_end_text(bin)), "</text>");
     }
   }
   if (limit < core::kErrorBins) {

@@ -243,7 +243,7 @@ class TileMap {
         : share < 0.5 ? "h3" : "h4";
     });
     if (this.level > 2) this.write();
-    this.explain(this.at);
+    this.explain(trial && trial.size > 0 ? Math.min(...trial.keys()) : this.at);
   }
 }
 const maps = all("table.map").map(table => new TileMap(table));

@@ -162,6 +162,7 @@ svg.columns{display:block;width:100%;height:150px;overflow:visible}
 .columns .v{fill:var(--accent)}.columns .over{fill:var(--fail)}
 .columns .axis{stroke:var(--muted)}.columns .limit{stroke:var(--fail);stroke-dasharray:4 3}
 .columns text{font-size:11px;fill:var(--muted);text-anchor:middle}
+.columns .end{text-anchor:end}
 .sweep td,.sweep th{padding:.28rem .7rem;white-space:nowrap}
 .sweep td{text-align:right;font-variant-numeric:tabular-nums}
 .sweep th[scope=row]{position:sticky;left:0;background:var(--bg);padding-left:0}
