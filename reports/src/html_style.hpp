@@ -231,7 +231,8 @@ grid-template-areas:"name rate" "count interval" "raced wrong" "chart chart"}
 --accent:#0b5cad;--fail:#b3261e;--pass:#176f31;--warn:#7d5200;--mark:#fff1c9;
 --h0:#eef0f3;--h1:#fdedc9;--h2:#f8cd8d;--h3:#f0975f;--h4:#b92f24;--h0t:#57606a;--ht:#1b2027;
 --h4t:#fff;--text:#000;--muted:#444}
-html{font-size:9.5pt}body{font-size:1rem}nav,button,.skip,.tools,.player,[data-hint],.readout{display:none!important}
+html{font-size:9.5pt}body{font-size:1rem}
+nav,button,.skip,.tools,.player,[data-hint],.readout{display:none!important}
 header,main,footer{max-width:none;padding:0}.scroll,pre{overflow:visible}
 pre code{width:auto}pre .row{white-space:pre-wrap;overflow-wrap:anywhere}
 .map td.at{outline:0}.sites{grid-template-columns:minmax(0,1fr)}
