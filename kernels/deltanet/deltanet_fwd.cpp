@@ -52,6 +52,9 @@ std::vector<Variant> variants(bool gated) {
       clean("chunkwise", "inverses, W and U of all chunks; states, in segments when long; outputs"),
       clean("squaring", "chunkwise with the inverse by repeated squaring"),
   };
+  all.front().known_warnings = {core::FindingClass::slow_uncoalesced};
+  all.front().known_reason = "f32 has the plain kernels, whose lanes read rows of q and k; f16 and "
+                             "bf16, on tensor cores, are what is fast";
   all.back().weak_at = {{"keys", "correlated"}, {"keys", "identical"}};
   all.back().weakness = "the powers of M grow where keys correlate, and rounding errors with them";
   Values weak_gates{{"t", "128"}, {"keys", "unit"}, {"beta", "uniform"}, {"states", "random"}};
