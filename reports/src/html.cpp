@@ -123,7 +123,7 @@ void write_replay(HtmlWriter& out, const RunRecord& record) {
   out.put("<section aria-label=\"Replay\">\n");
   for (std::size_t i = 0; i < shown; ++i) {
     if (i == kInSight) {
-      out.put("<details><summary>", number(lines - kInSight), " more to replay</summary>\n");
+      out.put("<details><summary>", number(shown - kInSight), " more to replay</summary>\n");
     }
     out.put("<div class=\"command\"><code id=\"replay", number(i), "\">",
             escaped(record.replay_lines[i]),
@@ -132,6 +132,9 @@ void write_replay(HtmlWriter& out, const RunRecord& record) {
   }
   if (shown > kInSight) {
     out.put("</details>\n");
+  }
+  if (shown < lines) {
+    out.put("<p class=\"note\">", number(lines - shown), " more are in the JSON record.</p>\n");
   }
   out.put("</section>\n");
 }
