@@ -460,18 +460,24 @@ __device__ __forceinline__ void sigmoid_pass(const T* __restrict__ logits, T* __
   }
 }
 
+/// Blocks of an M x N tile that a multiprocessor should hold. Left to itself ptxas takes more than
+/// the 128 registers with which 512 threads fit; threads with more than 64 sums each need them. The
+/// defect epilogue_before_accumulate keeps two sums for each element of C: with the bound of its
+/// twin it would spill, which is not its defect.
+constexpr int resident_blocks(int m, int n, int threads, Defect defect) {
+  const int sums = m * n / threads * (defect == Defect::epilogue_before_accumulate ? 2 : 1);
+  return sums <= 64 ? 512 / threads : 1;
+}
+
 }  // namespace faultline::kernels::gemm
 
 // ---- entries ------------------------------------------------------------------------------------
 // Names: gemm_<variant>_<dtype>_m<kM>_n<kN>_k<kK>_s<kStages>; README.md lists them.
 
-// Blocks that a multiprocessor should hold. Left to itself ptxas takes more than the 128 registers
-// with which 512 threads fit; threads with more than 64 sums each need them.
-#define FAULTLINE_GEMM_RESIDENT(M, N, THREADS) ((M) * (N) / (THREADS) <= 64 ? 512 / (THREADS) : 1)
-
 #define FAULTLINE_GEMM_ENTRY(VARIANT, DEFECT, D, T, M, N, K, S, WM, WN)                           \
   extern "C" __global__ void __launch_bounds__(                                                   \
-      (WM) * (WN) * 32, FAULTLINE_GEMM_RESIDENT(M, N, (WM) * (WN) * 32))                          \
+      (WM) * (WN) * 32, faultline::kernels::gemm::resident_blocks(                                \
+                            M, N, (WM) * (WN) * 32, faultline::kernels::gemm::Defect::DEFECT))    \
       gemm_##VARIANT##_##D##_m##M##_n##N##_k##K##_s##S(                                           \
           const T* __restrict__ A, const T* __restrict__ B, T* __restrict__ C, int32_t m,         \
           int32_t n, int32_t k, float alpha, int32_t sigmoid) {                                   \
