@@ -286,6 +286,7 @@ const Bite kBites[] = {
     {"second_call_race", "gla_decode", "shared_buffer", a_second_call_gives_the_same},
     {"batch_race", "gla_decode", "shared_buffer", a_batch_of_two_is_two_batches_of_one},
     {"heads_race", "gla_decode", "shared_buffer", heads_are_isolated},
+    {"reaction_race", "gla_decode", "shared_buffer", gla_reacts_to_every_input},
     {"linearity_race", "gla_decode", "shared_buffer", is_linear_in_state_and_value},
     {"scale_race", "gla_decode", "shared_buffer", a_power_of_two_scales_o_alone},
 };
