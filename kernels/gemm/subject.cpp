@@ -262,6 +262,30 @@ core::LaunchOperation sigmoid_launch(std::int64_t elements, core::ModuleRef modu
   return launch;
 }
 
+/// The part of C that comes from the first k-tile: whether a tile left out would be seen at all,
+/// which bounds that grow with k hide sooner or later.
+core::ErrorHypothesis first_k_tile(const core::Tensor& a, const core::Tensor& b,
+                                   const reference::GemmBound& bound, std::int64_t tile_k) {
+  constexpr double kOperations = 0x1p31;
+  const std::int64_t rows = a.shape[0], k = a.shape[1];
+  core::ErrorHypothesis hypothesis;
+  hypothesis.name = "first_k_tile";
+  hypothesis.terms = "sum over the first k-tile of A_ik B_kj";
+  hypothesis.effect.resize(1);
+  if (static_cast<double>(a.size()) * static_cast<double>(b.shape[1]) > kOperations) {
+    hypothesis.left_out = "not evaluated: too many values";
+    return hypothesis;
+  }
+  core::Tensor rest = a;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < tile_k; ++j) rest.set(i * k + j, 0.0);
+  }
+  hypothesis.effect[0] = reference::gemm(a, b, bound).expected;
+  const std::vector<double> without = reference::gemm(rest, b, bound).expected;
+  for (std::size_t i = 0; i < without.size(); ++i) hypothesis.effect[0][i] -= without[i];
+  return hypothesis;
+}
+
 core::TrialPlan plan(const core::Problem& problem, const std::string& variant_name,
                      const core::Config& config) {
   const Variant& variant = variant_of(variant_name);
@@ -366,10 +390,14 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant_na
         };
   }
   // Where the form changes nothing only a mutant of it has to hear so.
-  if (variant.is_mutant || (sigmoid && e.k > tiling.k)) {
+  const bool per_tile = variant.is_mutant || (sigmoid && e.k > tiling.k);
+  if (per_tile || e.k > tiling.k) {
     plan.error_hypotheses = [=](const std::vector<core::Tensor>& inputs) {
-      return std::vector{
-          reference::gemm_epilogue_per_tile(inputs.at(kA), inputs.at(kB), bound, tiling.k)};
+      const core::Tensor &a = inputs.at(kA), &b = inputs.at(kB);
+      std::vector<core::ErrorHypothesis> all;
+      if (per_tile) all.push_back(reference::gemm_epilogue_per_tile(a, b, bound, tiling.k));
+      if (e.k > tiling.k) all.push_back(first_k_tile(a, b, bound, tiling.k));
+      return all;
     };
   }
   return plan;
@@ -389,17 +417,19 @@ double traffic_bytes(const core::Problem& problem) {
   return (m * k + k * n + m * n) * static_cast<double>(core::size_of(problem.values.dtype()));
 }
 
-core::Problem sized(const char* dtype, const std::array<std::int64_t, 3>& mnk) {
+core::Problem sized(const char* dtype, const std::array<std::int64_t, 3>& mnk,
+                    const core::Assignment::Value& other = {"epilogue", "sigmoid"}) {
   return detail::make_problem("gemm", problem_domain(),
                               {{"m", std::to_string(mnk[0])},
                                {"n", std::to_string(mnk[1])},
                                {"k", std::to_string(mnk[2])},
-                               {"dtype", dtype}});
+                               {"dtype", dtype},
+                               other});
 }
 
 /// Edges of the tiles of C (64, 128, 256), of k (16, 32, 64) and of 16-byte chunks (4, 8): one
 /// element, one below, at and one above, fewer k-tiles than stages and more, rows that are aligned
-/// in one operand only.
+/// in one operand only. Then what is not the default: one each.
 std::vector<core::Problem> verify_problems(bool small) {
   static constexpr std::array<std::array<std::int64_t, 3>, 9> kSmall{{{64, 64, 96},
                                                                       {1, 1, 1},
@@ -422,6 +452,9 @@ std::vector<core::Problem> verify_problems(bool small) {
       problems.push_back(sized(dtype, mnk));
     }
   }
+  problems.push_back(sized("f16", {65, 24, 100}, {"epilogue", "none"}));
+  problems.push_back(sized("bf16", {33, 40, 72}, {"alpha", "-0.3"}));
+  problems.push_back(sized("f32", {40, 33, 200}, {"inputs", "mean_zero"}));
   return problems;
 }
 
