@@ -10,7 +10,8 @@ namespace {
 constexpr const char* kCommands =
     "list verify stress race mutants replay explain reduce report compare bench reference doctor";
 constexpr const char* kFlags =
-    "--backend --variant --config --seed --data --budget --timeout --lenient --no-race --fail-on "
+    "--backend --variant --config --seed --data --budget --timeout --lenient --no-race "
+    "--no-sanitizer --fail-on "
     "--quiet --verbose --color --width --run --store --json --html --md --junit --sarif --csv "
     "--trials --repeats --executions --sweep --intermediates --plan --samples --hot "
     "--graph-launches --inputs --outputs --layout --drop --help";

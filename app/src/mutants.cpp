@@ -77,6 +77,7 @@ core::KillMatrix run_in_children(const Context& context, const std::string& back
     if (options.trials > 0) {
       arguments.insert(arguments.end(), {"--trials", std::to_string(options.trials)});
     }
+    if (options.no_sanitizer) arguments.push_back("--no-sanitizer");
     const ChildResult child = run_child(arguments, limit_of_row(options), *run.stop);
     if (child.stopped) break;
     std::ostringstream text;
@@ -140,7 +141,8 @@ int mutants_command(const Context& context) {
 
   Work work(context);
   mutants.run = work.run_options();
-  if (const std::string program = find_sanitizer(); !program.empty()) {
+  const std::string program = options.no_sanitizer ? "" : find_sanitizer();
+  if (!program.empty()) {
     mutants.sanitizer = [program, stop = mutants.run.stop](const kernels::ResolvedTrial& trial) {
       return run_sanitizer(program, trial, kToolLimit, *stop);
     };

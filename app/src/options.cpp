@@ -377,6 +377,8 @@ Parsed parse_command_line(int argc, char** argv) {
                               "and time to kill",
                               Command::mutants);
   add_words(*mutants, options, "[SUBJECT[@VARIANT] ...]: these alone (default: all)");
+  mutants->add_flag("--no-sanitizer", options.no_sanitizer,
+                    "CUDA: without compute-sanitizer's four tools, which take most of the time");
   CLI::App* replay = command("replay", "rerun the trial that a token names", Command::replay);
   add_words(*replay, options, "TOKEN");
   add_count(*replay, "--repeats", options.repeats,

@@ -47,6 +47,7 @@ struct Options {
   double timeout_s = 60.0;
   bool lenient = false;
   bool no_race = false;
+  bool no_sanitizer = false;
   bool fail_on_warning = false;
   bool quiet = false;
   int verbosity = 0;
