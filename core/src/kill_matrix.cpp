@@ -15,8 +15,10 @@ std::uint64_t count(const std::vector<KillRow>& rows, Wanted wanted) {
 }  // namespace
 
 bool KillRow::applicable() const {
-  return !no_evidence &&
-         std::any_of(cells.begin(), cells.end(), [](const KillCell& cell) { return cell.ran; });
+  // A sanitizer neither kills nor blames: where it alone ran, nothing was judged.
+  return !no_evidence && std::any_of(cells.begin(), cells.end(), [](const KillCell& cell) {
+    return cell.ran && cell.detector != Detector::sanitizer;
+  });
 }
 
 std::uint64_t KillMatrix::mutants() const {

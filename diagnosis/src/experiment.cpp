@@ -88,13 +88,14 @@ const std::vector<Knob>& knobs() {
   return all;
 }
 
-/// How many trials it takes for none to fail to mean something: by then a rate at the lower end of
-/// what was seen would have shown with 95 %.
+/// How many trials, of the arm and of the change each, it takes for none to fail to mean something:
+/// some 14 failures of the arm against none are enough for effect_of().
 std::uint64_t trials_for(const core::ArmEvidence& arm, bool model) {
-  constexpr double kLeast = 12.0;
-  const double most = model ? 48.0 : 2000.0;
-  const double low = std::max(arm.wilson95.low, 1e-6);
-  return static_cast<std::uint64_t>(std::clamp(std::ceil(1.25 * 3.0 / low), kLeast, most));
+  constexpr double kFailures = 16.0, kLeast = 12.0;
+  const double most = model ? 48.0 : 4000.0;
+  const double rate = (static_cast<double>(arm.result.wrong_values) + 1.0) /
+                      (static_cast<double>(arm.result.trials) + 2.0);
+  return static_cast<std::uint64_t>(std::clamp(std::ceil(kFailures / rate), kLeast, most));
 }
 
 class Changes {
@@ -220,7 +221,7 @@ class Changes {
 
 core::Interval wilson(std::uint64_t wrong, std::uint64_t trials) {
   if (trials == 0) return {0.0, 1.0};
-  constexpr double z = 1.959963984540054;
+  constexpr double z = 2.9551668474978343;  // two-sided, of 1 - kChangeAlpha
   const double n = static_cast<double>(trials), p = static_cast<double>(wrong) / n;
   const double centre = (p + z * z / (2 * n)) / (1 + z * z / n);
   const double half = z / (1 + z * z / n) * std::sqrt(p * (1 - p) / n + z * z / (4 * n * n));
@@ -314,8 +315,12 @@ Effect effect_of(const core::ExperimentEvidence& row) {
   const core::Interval before = wilson(row.before_wrong, row.before_trials),
                        after = wilson(row.after_wrong, row.after_trials);
   if (row.after_wrong == 0) {
-    if (row.before_wrong == 0) return Effect::unchanged;
-    return upper_bound(row.after_trials) < before.low ? Effect::cured : Effect::open;
+    if (row.before_wrong == 0) {  // to provoke nothing is an effect; of a cure it says nothing
+      const bool provokes = row.kind == Change::knob || row.kind == Change::delay;
+      return provokes ? Effect::unchanged : Effect::open;
+    }
+    const double high = -std::expm1(std::log(kChangeAlpha) / static_cast<double>(row.after_trials));
+    return high < before.low ? Effect::cured : Effect::open;
   }
   if (after.high < before.low) return Effect::lowered;
   if (after.low > before.high) return Effect::raised;

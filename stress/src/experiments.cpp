@@ -2,6 +2,8 @@
 #include "experiments.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <optional>
 #include <set>
 #include <utility>
@@ -14,6 +16,7 @@
 #include "faultline/core/errors.hpp"
 #include "faultline/diagnosis/experiment.hpp"
 #include "faultline/stress/ptx_delay.hpp"
+#include "faultline/stress/statistics.hpp"
 #include "run_arm.hpp"
 
 namespace faultline::stress::detail {
@@ -175,9 +178,12 @@ class Experiments {
     std::uint64_t in_arms = 0;
     for (const core::ArmEvidence& arm : evidence_.arms) in_arms += arm.result.thread_instructions;
     allowed_ = std::max<std::uint64_t>(300'000'000, in_arms / 2);
+    // Experiments have trials of their own: an arm was chosen for what its trials showed.
+    for (const core::ArmEvidence& arm : evidence_.arms) {
+      first_fresh_ = std::max(first_fresh_, arm.result.trials);
+    }
     using Experiment = diagnosis::Experiment;
-    constexpr int kMost = 16;
-    for (int i = 0; i < kMost && !stopped(options_); ++i) {
+    for (int i = 0; i < diagnosis::kMostChanges && !stopped(options_); ++i) {
       const std::optional<Experiment> next = diagnosis::next_experiment(evidence_);
       if (!next || next->kind != Experiment::Kind::change) return;
       if (options_.progress) options_.progress({next->change_text, 0, next->trials, 0});
@@ -191,19 +197,20 @@ class Experiments {
     row.kind = next.change;
     row.change = next.change_text;
     row.baseline = next.baseline;
+    core::Perturbation baseline;
     for (const core::ArmEvidence& arm : evidence_.arms) {
-      if (arm.perturbation.name != next.baseline || arm.result.skipped) continue;
-      row.before_trials = arm.result.trials;
-      row.before_wrong = arm.result.wrong_values;
+      if (arm.perturbation.name == next.baseline && !arm.result.skipped) {
+        baseline = arm.perturbation;
+      }
     }
     try {
       const Finder finder(trial_);
       switch (next.change) {
-      case Kind::one_block: run_other(finder.one_block(), next, row); break;
-      case Kind::one_stage: run_other(finder.one_stage(), next, row); break;
-      case Kind::twin: run_other(finder.twin(), next, row); break;
+      case Kind::one_block: run_one_block(finder.one_block(), next, baseline, row); break;
+      case Kind::one_stage: run_other(finder.one_stage(), next, baseline, row); break;
+      case Kind::twin: run_other(finder.twin(), next, baseline, row); break;
       case Kind::delay: run_delays(next, row); break;
-      default: add(run_trials(plan_, next.perturbation, next.trials), next.perturbation, row);
+      default: run_pair(plan_, next.perturbation, baseline, {next.trials, next.trials}, row);
       }
     } catch (const core::UnsupportedError& e) {
       if (row.after_trials == 0) row.left_out = e.what();
@@ -213,10 +220,11 @@ class Experiments {
     return row;
   }
 
-  core::TrialRequest request_of(const core::Perturbation& perturbation,
-                                std::uint64_t trials) const {
+  core::TrialRequest request_of(const core::Perturbation& perturbation, std::uint64_t trials,
+                                std::uint64_t first) const {
     core::TrialRequest request;
     request.seed = campaign_.seed;
+    request.first_trial = first;
     request.data = campaign_.data;
     request.count = trials;
     request.perturbation = perturbation;
@@ -230,18 +238,66 @@ class Experiments {
 
   /// UnsupportedError when experiments have taken half as long as the arms.
   core::TrialResult run_trials(const core::TrialPlan& plan, const core::Perturbation& perturbation,
-                               std::uint64_t trials) {
+                               std::uint64_t trials, std::uint64_t first) {
     if (backend_.info().is_model && spent_ > allowed_) {
       throw core::UnsupportedError("experiments have taken their share of the run; see --trials");
     }
-    core::TrialResult result = run_safely(backend_, plan, request_of(perturbation, trials));
+    core::TrialResult result = run_safely(backend_, plan, request_of(perturbation, trials, first));
     spent_ += result.thread_instructions;
     return result;
+  }
+
+  struct Trials {
+    std::uint64_t before = 0, after = 0;
+  };
+
+  /// The baseline and the change on fresh trials of equal numbers, in turns, so that what drifts
+  /// meets both; on a model, where nothing drifts, the changes share one run of the baseline.
+  void run_pair(const core::TrialPlan& changed, const core::Perturbation& perturbation,
+                const core::Perturbation& baseline, Trials trials, core::ExperimentEvidence& row) {
+    const bool model = backend_.info().is_model;
+    const std::uint64_t turns = model ? 1 : 4;
+    core::TrialResult before, after;
+    for (std::uint64_t turn = 0; turn < turns && !stopped(options_); ++turn) {
+      const Trials from{trials.before * turn / turns, trials.after * turn / turns};
+      const Trials to{trials.before * (turn + 1) / turns, trials.after * (turn + 1) / turns};
+      if (!model || baseline.name != known_baseline_.name || known_.trials == 0) {
+        known_ = run_trials(plan_, baseline, to.before - from.before, first_fresh_ + from.before);
+        known_baseline_ = baseline;
+      }
+      add_counts(before, known_);
+      add_counts(after, run_trials(changed, perturbation, to.after - from.after,
+                                   first_fresh_ + from.after));
+      if (after.trials < to.after || after.abnormal > 0) break;
+    }
+    row.before_trials = judged(before);
+    row.before_wrong = before.wrong_values;
+    add(after, perturbation, row);
+  }
+
+  static void add_counts(core::TrialResult& sum, const core::TrialResult& turn) {
+    sum.trials += turn.trials;
+    sum.failed += turn.failed;
+    sum.wrong_values += turn.wrong_values;
+    sum.abnormal += turn.abnormal;
+    sum.first_failed_trial = std::min(sum.first_failed_trial, turn.first_failed_trial);
+    if (sum.message.empty()) sum.message = turn.message;
+    if (sum.note.empty()) sum.note = turn.note;
+  }
+
+  /// Trials whose values were looked at: one that hung or faulted has none.
+  static std::uint64_t judged(const core::TrialResult& result) {
+    return result.trials - std::min(result.trials, result.abnormal);
   }
 
   /// What came of it, into the row. Trials that a stop cut short count as far as they went.
   void add(const core::TrialResult& result, const core::Perturbation& perturbation,
            core::ExperimentEvidence& row) const {
+    if (result.abnormal > 0) {  // another failure in the place of wrong values is no cure
+      row.left_out = fmt::format("{} of {} trials hung or faulted{}{}", result.abnormal,
+                                 result.trials, result.message.empty() ? "" : ": ", result.message);
+      return;
+    }
     if (result.trials == 0) {
       row.left_out = !result.note.empty()      ? result.note
                      : !result.message.empty() ? result.message
@@ -253,23 +309,51 @@ class Experiments {
     if (row.kind == Kind::one_block || row.kind == Kind::one_stage || row.kind == Kind::twin)
       return;
     if (result.failed > 0 && result.first_failed_trial != ~0ull) {
-      row.token = token_text(backend_.info().name, plan_, request_of(perturbation, 1),
+      row.token = token_text(backend_.info().name, plan_, request_of(perturbation, 1, 0),
                              result.first_failed_trial);
     }
   }
 
   void run_other(const Other& other, const diagnosis::Experiment& next,
-                 core::ExperimentEvidence& row) {
+                 const core::Perturbation& baseline, core::ExperimentEvidence& row,
+                 std::uint64_t after_trials = 0) {
     row.change += fmt::format(" ({})", other.text);
     if (core::why_not(campaign_.data, other.plan.buffers).empty()) {
-      add(run_trials(core::with_kept_reference(other.plan), next.perturbation, next.trials),
-          next.perturbation, row);
+      run_pair(core::with_kept_reference(other.plan), next.perturbation, baseline,
+               {next.trials, std::max(next.trials, after_trials)}, row);
     } else {
       row.left_out = "its inputs cannot be drawn in this data mode";
     }
   }
 
-  /// Delays at all sites, in a few ways; then at one site alone.
+  /// A race inside a block fails the less often the fewer blocks there are: none may fail so many
+  /// times only where a rate per block that explains the baseline would have shown.
+  void run_one_block(const Other& other, const diagnosis::Experiment& next,
+                     const core::Perturbation& baseline, core::ExperimentEvidence& row) {
+    const std::uint64_t block_count = blocks_of(plan_);
+    const double blocks = static_cast<double>(block_count);
+    const auto needed = [&](std::uint64_t wrong, std::uint64_t trials) {
+      const double low = wilson_interval(wrong, trials, 1.0 - diagnosis::kChangeAlpha).low;
+      // (1 - rate per block)^trials < alpha, where (1 - rate per block)^blocks = 1 - low.
+      return blocks * std::log(diagnosis::kChangeAlpha) / std::log1p(-std::max(low, 1e-9));
+    };
+    // As many as the baseline seems to take; a simulated one of one block costs that much less.
+    const double rate_trials = static_cast<double>(next.trials);
+    const double most = backend_.info().is_model ? 480.0 : 40000.0;
+    row.change += fmt::format(", of {} before", block_count);
+    run_other(other, next, baseline, row,
+              static_cast<std::uint64_t>(std::min(most, rate_trials * blocks)));
+    if (!row.left_out.empty() || row.after_wrong > 0 || row.before_wrong == 0) return;
+    const double enough = needed(row.before_wrong, row.before_trials);
+    if (static_cast<double>(row.after_trials) > enough) return;
+    row.left_out = fmt::format(
+        "none of {} trials failed, which one block of {} would take {:.0f} trials to mean a cure",
+        row.after_trials, block_count, std::ceil(enough));
+    row.after_trials = 0;
+  }
+
+  /// Delays at all sites, in a few ways, until one fails; that one again on fresh trials, which
+  /// alone are counted; then at one site alone.
   void run_delays(const diagnosis::Experiment& next, core::ExperimentEvidence& row) {
     const bool model = backend_.info().is_model;
     constexpr std::uint64_t kSeeds = 3;
@@ -278,13 +362,11 @@ class Experiments {
     plain.delay_sites = plain.delay_site = plain.delay_ns = 0;
     plain.delay_seed = 0;
     plain.name = "none";
-    const std::uint64_t trials = model ? 6 : 200;
+    const std::uint64_t tried = model ? 6 : 200, counted = model ? 12 : 200;
     // The tight loop that the delays are put into.
     row.baseline = plain.name;
-    const core::TrialResult before = run_trials(plan_, plain, trials);
-    row.before_trials = before.trials;
-    row.before_wrong = before.wrong_values;
-    core::Perturbation worst = plain;
+    std::optional<core::Perturbation> worst;
+    bool found = false;
     for (const std::uint32_t sites :
          {kSynchronisationSites, kSynchronisationSites | bit(DelaySite::shared)}) {
       for (std::uint64_t seed = 1; seed <= kSeeds && !stopped(options_); ++seed) {
@@ -293,38 +375,40 @@ class Experiments {
         delayed.delay_sites = given ? next.perturbation.delay_sites : sites;
         delayed.delay_ns = given ? next.perturbation.delay_ns : 8192;
         delayed.delay_seed = given ? next.perturbation.delay_seed : seed;
-        core::ExperimentEvidence here = row;
-        add(run_trials(plan_, delayed, trials), delayed, here);
-        if (here.after_wrong < row.after_wrong || here.after_trials == 0) {
-          if (row.after_trials == 0) row.left_out = here.left_out;
+        const core::TrialResult result = run_trials(plan_, delayed, tried, first_fresh_);
+        if (judged(result) == 0) {
+          if (!worst) add(result, delayed, row);
           continue;
         }
-        here.left_out.clear();
-        row = here;
         worst = delayed;
-        if (given || row.after_wrong > 0) break;
+        found = given || result.wrong_values > 0;
+        if (found) break;
       }
-      if (given || row.after_wrong > 0) break;
+      if (found) break;
     }
-    if (worst.delay_sites == 0) return;
-    const std::vector<PtxSite> sites = find_sites(plan_.program(1), worst.delay_sites);
-    row.change = fmt::format("delays of up to {} ns at {} site{} of its PTX", worst.delay_ns,
+    if (!worst) return;
+    row.left_out.clear();
+    first_fresh_ += tried;
+    run_pair(plan_, *worst, plain, {counted, counted}, row);
+    first_fresh_ += counted;
+    const std::vector<PtxSite> sites = find_sites(plan_.program(1), worst->delay_sites);
+    row.change = fmt::format("delays of up to {} ns at {} site{} of its PTX", worst->delay_ns,
                              sites.size(), sites.size() == 1 ? "" : "s");
-    if (row.after_wrong > 0 && before.wrong_values == 0) reduce(worst, sites, row);
+    if (row.after_wrong > 0 && row.before_wrong == 0) reduce(*worst, sites, row);
   }
 
-  /// The first site that is enough alone: three runs of three fail.
+  /// The first site that is enough alone: three runs of three fail, each with trials of its own.
   void reduce(core::Perturbation delayed, const std::vector<PtxSite>& sites,
               core::ExperimentEvidence& row) {
     constexpr std::size_t kSitesTried = 48;
-    constexpr int kConfirmations = 3;
+    constexpr std::uint64_t kConfirmations = 3;
     const std::uint64_t trials = backend_.info().is_model ? 2 : 100;
     for (std::size_t i = 0; i < sites.size() && i < kSitesTried; ++i) {
       delayed.delay_site = static_cast<std::uint32_t>(i + 1);
-      int failing = 0;
+      std::uint64_t failing = 0;
       core::TrialResult result;
       while (failing < kConfirmations && !stopped(options_)) {
-        result = run_trials(plan_, delayed, trials);
+        result = run_trials(plan_, delayed, trials, first_fresh_ + failing * trials);
         if (result.wrong_values == 0) break;
         ++failing;
       }
@@ -334,9 +418,12 @@ class Experiments {
       if (site.where.line > 0) {
         row.place = fmt::format("{}:{} ({})", site.where.file, site.where.line, row.place);
       }
-      row.token = token_text(backend_.info().name, plan_, request_of(delayed, 1),
+      row.token = token_text(backend_.info().name, plan_, request_of(delayed, 1, 0),
                              result.first_failed_trial);
       return;
+    }
+    if (sites.size() > kSitesTried) {
+      row.change += fmt::format(", of which the first {} were tried alone", kSitesTried);
     }
   }
 
@@ -347,6 +434,9 @@ class Experiments {
   const RunOptions& options_;
   core::Evidence& evidence_;
   std::uint64_t spent_ = 0, allowed_ = 0;  ///< thread instructions
+  std::uint64_t first_fresh_ = 0;          ///< trial numbers from here on no arm has run
+  core::Perturbation known_baseline_;      ///< that `known_` is the result of
+  core::TrialResult known_;
 };
 
 }  // namespace

@@ -95,6 +95,17 @@ core::KillCell judge(Detector detector, const core::Evidence& evidence,
   return cell;
 }
 
+/// Trials were run, and every detector that could run came to its end. One that broke, or that
+/// compared nothing, is no evidence of a low rate.
+bool all_passed(const core::KillRow& row) {
+  std::uint64_t trials = 0;
+  for (const core::KillCell& cell : row.cells) {
+    if (cell.ran && cell.outcome != core::Outcome::pass) return false;
+    trials += cell.trials;
+  }
+  return trials > 0;
+}
+
 core::KillCell not_run(Detector detector, std::string why) {
   core::KillCell cell;
   cell.detector = detector;
@@ -177,7 +188,7 @@ class MatrixRun {
       row.killed = row.killed || cell.killed;
       row.right = row.right || cell.right;
     }
-    if (!on_simulator() && !row.killed && !variant.model_only.empty()) {
+    if (!on_simulator() && !row.killed && !variant.model_only.empty() && all_passed(row)) {
       row.no_evidence = true;
       for (core::KillCell& cell : row.cells) {
         if (!cell.ran || cell.trials == 0 || !cell.note.empty()) continue;
@@ -323,6 +334,10 @@ class MatrixRun {
 std::string names_of(const core::KillRow& row) {
   std::vector<std::string> said;
   for (const core::KillCell& cell : row.cells) {
+    if (cell.ran && cell.outcome == core::Outcome::error) {
+      said.push_back(fmt::format("{}: error: {}", core::name_of(cell.detector), cell.note));
+      continue;
+    }
     if (!cell.ran || cell.classes.empty()) continue;
     std::vector<std::string_view> names;
     for (const FindingClass finding : cell.classes) names.push_back(core::name_of(finding));

@@ -35,6 +35,11 @@ core::TrialResult run_safely(core::Backend& backend, const core::TrialPlan& plan
                            (result.status == core::ExecutionStatus::unsupported ||
                             result.status == core::ExecutionStatus::error);
       if (!not_run || request.perturbation.delay_sites == 0) return result;
+      // Unless the same without delays fails as well: then it is not the code that was put in.
+      core::TrialRequest plain = request;
+      plain.perturbation.delay_sites = 0;
+      plain.count = 1;
+      if (run_safely(backend, plan, plain).trials == 0) return result;
       broken.note = "the kernel with delays in it could not be run: " + result.message;
     } catch (const core::UnsupportedError& e) {
       broken.note = e.what();

@@ -7,6 +7,7 @@
 
 #include "faultline/core/token.hpp"
 #include "faultline/diagnosis/diagnose.hpp"
+#include "faultline/diagnosis/experiment.hpp"
 #include "faultline/stress/campaign.hpp"
 #include "faultline/stress/race.hpp"
 #include "faultline/stress/replay.hpp"
@@ -303,6 +304,115 @@ TEST_F(CampaignTest, AFailureIsRunAgainWithOneThingChanged) {
   EXPECT_TRUE(run(backend, 200, without).experiments.empty());
   ToyBackend clean(false);
   EXPECT_TRUE(run(clean, 40).experiments.empty());
+}
+
+core::ExperimentEvidence row_of(const core::Evidence& evidence, core::ExperimentEvidence::Kind k) {
+  for (const core::ExperimentEvidence& e : evidence.experiments) {
+    if (e.kind == k) return e;
+  }
+  return {};
+}
+
+TEST_F(CampaignTest, AChangeThatHangsIsNoCure) {
+  ToyBackend backend(false, late_copy);
+  backend.after = [](const core::TrialRequest& request, core::TrialResult& result) {
+    if (!request.perturbation.sync_each) return;
+    result.wrong_values = 0;
+    result.failed = result.abnormal = result.trials;
+  };
+  const auto row = row_of(run(backend, 200), core::ExperimentEvidence::Kind::serialised);
+  EXPECT_THAT(row.left_out, HasSubstr("trials hung or faulted"));
+  EXPECT_EQ(row.after_trials, 0u);
+  EXPECT_EQ(diagnosis::effect_of(row), diagnosis::Effect::not_run);
+}
+
+TEST_F(CampaignTest, ACureIsHeldAgainstTrialsThatNoArmHasRun) {
+  // By chance the first 200 trials fail and none after them: serialising cures nothing.
+  ToyBackend backend(false, [](const core::TrialRequest& request, std::uint64_t t,
+                               const core::Tensor& x, core::Tensor& y) {
+    if (t < 200 && !request.perturbation.sync_each) return late_copy(request, t, x, y);
+    right(request, t, x, y);
+  });
+  const auto row = row_of(run(backend, 200), core::ExperimentEvidence::Kind::serialised);
+  EXPECT_GT(row.before_trials, 0u);
+  EXPECT_EQ(row.before_wrong, 0u);
+  EXPECT_EQ(diagnosis::effect_of(row), diagnosis::Effect::open);
+}
+
+/// A block for each n; with one block wrong once in `one_in` trials, 0: never.
+class BlocksBackend : public ToyBackend {
+ public:
+  explicit BlocksBackend(std::uint64_t one_in)
+      : ToyBackend(false, [this, one_in](const core::TrialRequest& request, std::uint64_t t,
+                                         const core::Tensor& x, core::Tensor& y) {
+          right(request, t, x, y);
+          const bool stressed = request.perturbation.co_resident == core::CoResident::memory_stress;
+          const std::uint64_t every = many_ ? 2 : one_in;
+          if (stressed && every > 0 && core::mix64(t) % every == 0) move_tile(x, y, 1, 3);
+        }) {}
+  core::TrialResult run_trials(const core::TrialPlan& plan,
+                               const core::TrialRequest& request) override {
+    many_ = plan.problem.values.integer("n") > 1;
+    return ToyBackend::run_trials(plan, request);
+  }
+
+ private:
+  bool many_ = false;
+};
+
+TEST_F(CampaignTest, OneBlockOfManyHasToPassMoreOften) {
+  subject.plan = [](const core::Problem& problem, const std::string& variant,
+                    const core::Config& config) {
+    core::TrialPlan plan = toy_plan(problem, variant, config);
+    plan.program = [n = problem.values.integer("n"), program = plan.program](std::uint32_t batch) {
+      core::Program blocks = program(batch);
+      std::get<core::LaunchOperation>(blocks.operations[0].what).grid = {
+          static_cast<std::uint32_t>(n), 1, 1};
+      return blocks;
+    };
+    return plan;
+  };
+  trial = toy_trial(subject);
+  using Kind = core::ExperimentEvidence::Kind;
+  // A race inside a block, 1 % each: 47 % with 64 of them.
+  BlocksBackend shared(92);
+  const auto inside = row_of(run(shared, 100), Kind::one_block);
+  EXPECT_GT(inside.after_wrong, 0u) << inside.left_out;
+  EXPECT_NE(diagnosis::effect_of(inside), diagnosis::Effect::cured);
+  EXPECT_THAT(inside.change, HasSubstr("of 64 before"));
+  BlocksBackend grid(0);
+  const auto between = row_of(run(grid, 100), Kind::one_block);
+  EXPECT_EQ(diagnosis::effect_of(between), diagnosis::Effect::cured) << between.left_out;
+  EXPECT_GT(between.after_trials, 6 * 64u);
+}
+
+TEST_F(CampaignTest, OnlyWhatDelaysBreakIsLeftOut) {
+  const auto program = trial.plan.program;
+  trial.plan.program = [program](std::uint32_t batch) {
+    core::Program changed = program(batch);
+    auto& launch = std::get<core::LaunchOperation>(changed.operations[0].what);
+    auto module = std::make_shared<core::Module>(*launch.module);
+    module->ptx = ".visible .entry k() {\nbar.sync 0;\nret;\n}\n";
+    launch.module = module;
+    launch.entry = "k";
+    return changed;
+  };
+  stress::CampaignPlan plan;
+  plan.arms.resize(1);
+  plan.arms[0].trials = 5;
+  plan.arms[0].perturbation.name = "ptx_delay";
+  plan.arms[0].perturbation.delay_sites = ~0u;
+  plan.arms[0].perturbation.delay_ns = 1024;
+  const auto result = [&](std::uint64_t from_count) {
+    ToyBackend backend(false);
+    backend.before = [from_count](const core::TrialRequest& request) {
+      if (request.count >= from_count) throw std::runtime_error("no such memory");
+    };
+    return stress::run_campaign(backend, trial, plan).arms.at(0).result;
+  };
+  EXPECT_EQ(result(1).status, core::ExecutionStatus::error) << "the kernel itself cannot run";
+  EXPECT_FALSE(result(1).skipped);
+  EXPECT_TRUE(result(2).skipped) << "without delays it runs";
 }
 
 TEST_F(CampaignTest, OnlyNewInputsEachTimeAsksForARepeatAndRunsIt) {

@@ -40,10 +40,10 @@ kernels::Subject with_mutant(FindingClass required, std::string model_only) {
   return subject;
 }
 
-core::KillMatrix matrix_of(const kernels::Subject& subject, ToyBackend& backend) {
+core::KillMatrix matrix_of(const kernels::Subject& subject, ToyBackend& backend,
+                           stress::MutantOptions options = {}) {
   kernels::SubjectRegistry registry;
   registry.add(subject);
-  stress::MutantOptions options;
   options.tight_trials = options.stress_trials = 6;
   return stress::run_mutants(backend, registry, options);
 }
@@ -93,6 +93,38 @@ TEST(Mutants, SeenOnADeviceAllTheSameItCounts) {
   EXPECT_TRUE(row_of(matrix, "mutant").killed);
   EXPECT_FALSE(row_of(matrix, "mutant").no_evidence);
   EXPECT_EQ(matrix.mutants(), 1u);
+}
+
+TEST(Mutants, ADetectorThatBreaksIsNotNoEvidence) {
+  ToyBackend device(false);
+  device.before = [](const core::TrialRequest&) { throw std::runtime_error("out of memory"); };
+  const core::KillMatrix broken =
+      matrix_of(with_mutant(FindingClass::race_grid, "undefined, not seen"), device);
+  EXPECT_FALSE(row_of(broken, "mutant").no_evidence);
+  const core::Verdict verdict = stress::judge_matrix(broken, false);
+  EXPECT_EQ(verdict.outcome, Outcome::fail) << verdict.summary;
+  EXPECT_THAT(verdict.findings.back().headline, HasSubstr("toy@mutant survives"));
+  EXPECT_THAT(verdict.findings.back().evidence[0], HasSubstr("verify: error: "));
+}
+
+TEST(Mutants, ASanitizerAloneJudgesNobody) {
+  stress::MutantOptions options;
+  options.sanitizer = [](const kernels::ResolvedTrial&) {
+    core::KillCell cell;
+    cell.detector = core::Detector::sanitizer;
+    cell.ran = true;
+    cell.outcome = Outcome::pass;
+    return cell;
+  };
+  ToyBackend device(false);
+  const core::KillMatrix slow =
+      matrix_of(with_mutant(FindingClass::slow_uncoalesced, ""), device, options);
+  EXPECT_FALSE(row_of(slow, "mutant").applicable()) << "a device counts no accesses";
+  device.before = [](const core::TrialRequest&) { throw core::UnsupportedError("one GPU"); };
+  const core::KillMatrix none =
+      matrix_of(with_mutant(FindingClass::race_stream, ""), device, options);
+  EXPECT_EQ(none.clean_variants() + none.mutants(), 0u);
+  EXPECT_EQ(stress::judge_matrix(none, false).outcome, Outcome::inconclusive);
 }
 
 TEST(Mutants, ACleanVariantIsSweptAsFarAsItsMutants) {

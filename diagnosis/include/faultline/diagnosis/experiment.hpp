@@ -38,11 +38,15 @@ std::string_view name_of(Experiment::Kind kind);
 /// each once: what Evidence::experiments has a row of is not asked for again.
 std::optional<Experiment> next_experiment(const core::Evidence& evidence);
 
-/// What a cure or knob did to the rate of wrong values.
+/// Changes that are tried at most, and what is left of 0.05 for the claim about each.
+inline constexpr int kMostChanges = 16;
+inline constexpr double kChangeAlpha = 0.05 / kMostChanges;
+
+/// What a cure or knob did to the rate of wrong values, 0.05 being shared among all changes.
 enum class Effect : std::uint8_t {
   not_run,
   cured,      ///< nothing failed, and so many trials would hardly have passed before
-  lowered,    ///< the 95 % intervals do not meet
+  lowered,    ///< the intervals of 1 - kChangeAlpha do not meet
   raised,     ///< likewise
   unchanged,  ///< it fails, and the intervals meet
   open,       ///< nothing failed, in too few trials to say so
