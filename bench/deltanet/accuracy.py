@@ -9,7 +9,8 @@ Both sides are compared with `faultline reference`, in double, of the very input
 given; the inputs of the two sides are drawn alike, but are not the same numbers. A relative L2 is
 |got - expected| / |expected| over a whole output. Triton 3.4 to 3.7.0 miscompiles FLA's gated
 backward on Hopper, and FLA refuses it there: of FLA's gated kernels only the forward is run.
-Writes OUT/accuracy.json and OUT/accuracy.md.
+Writes OUT/accuracy.json and OUT/accuracy.md. Exit code 1 when `faultline verify` failed somewhere or
+an output is missing; the tables say where.
 """
 
 import argparse
@@ -140,20 +141,42 @@ def reference(faultline, case, inputs, folder):
     return {path.stem: numpy.load(path) for path in wanted.glob("*.npy")}
 
 
+def relative(error, size):
+    """Error over size, both norms.
+
+    >>> [relative(1.0, 2.0), relative(0.0, 0.0), relative(1.0, 0.0), relative(math.nan, 0.0)]
+    [0.5, 0.0, inf, nan]
+    """
+    if size == 0.0:
+        return math.inf if error > 0.0 else error
+    return error / size
+
+
+def worst(values):
+    """The largest; NaN is worse than any number, where max() would lose it.
+
+    >>> [worst([1.0, 2.0]), worst([1.0, math.nan]), worst([math.nan, 1.0]), worst([math.inf, 1.0])]
+    [2.0, nan, nan, inf]
+    """
+    values = list(values)
+    return math.nan if any(map(math.isnan, values)) else max(values)
+
+
 def relative_l2(got, expected):
     import numpy
-    norm = numpy.linalg.norm(expected)
-    return float(numpy.linalg.norm(got.reshape(expected.shape) - expected) / norm) if norm else 0.0
+    return relative(float(numpy.linalg.norm(got.reshape(expected.shape) - expected)),
+                    float(numpy.linalg.norm(expected)))
 
 
 def run_faultline(arguments, case):
-    """{output: relative L2} of the clean kernels, worst of their configs."""
+    """{output: relative L2} of the clean kernels, worst of their configs, and the outputs of
+    directions in which `faultline verify` failed."""
     gated, t, keys, beta, gate, states, dtype = case
     problem = [f"b={BATCH}", f"h={HEADS}", f"t={t}", f"dk={DIM}", f"dv={DIM}", f"dtype={dtype}",
                f"keys={keys}", f"beta={beta}", f"states={states}", "scale=1"]
     if gated:
         problem.append(f"gate={gate}")
-    result = {}
+    result, failed = {}, set()
     for direction in ("fwd", "bwd"):
         file = arguments.out / "verify.json"
         subject = ("gated_" if gated else "") + f"deltanet_{direction}"
@@ -162,15 +185,39 @@ def run_faultline(arguments, case):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         record = json.loads(file.read_text())
         file.unlink()
+        errors = errors_of(record)
         if done.returncode not in (0, 4):
             print(f"{' '.join(command)}: exit {done.returncode}", flush=True)
-        for cell in record["evidence"]["configs"]:
-            for output in cell["result"]["outputs"]:
-                if not output["sum_squared_expected"]:
-                    continue
-                error = math.sqrt(output["sum_squared_error"] / output["sum_squared_expected"])
-                result[output["name"]] = max(result.get(output["name"], 0.0), error)
-    return result
+            failed |= set(errors)
+        result.update(errors)
+    return result, failed
+
+
+def errors_of(record):
+    """{output: relative L2} of a record, worst of its cells.
+
+    >>> outputs = [{"name": "o", "sum_squared_error": e, "sum_squared_expected": 4.0}
+    ...            for e in (1.0, "nan")]
+    >>> cells = [{"result": {"outputs": [output]}} for output in outputs]
+    >>> [errors_of({"evidence": {"configs": cells[:n]}}) for n in (1, 2)]
+    [{'o': 0.5}, {'o': nan}]
+    """
+    errors = {}
+    for cell in record["evidence"]["configs"]:
+        for output in cell["result"]["outputs"]:
+            error, size = output["sum_squared_error"], output["sum_squared_expected"]
+            of_cell = relative(*(math.sqrt(float(x)) for x in (error, size)))
+            errors[output["name"]] = worst([errors.get(output["name"], 0.0), of_cell])
+    return errors
+
+
+def text_of(error, failed=False):
+    """A cell of the table.
+
+    >>> [text_of(0.5), text_of(0.5, True), text_of(None), text_of(math.nan)]
+    ['5.00e-01', '5.00e-01, fails', 'missing', 'nan']
+    """
+    return "missing" if error is None else f"{error:.2e}" + (", fails" if failed else "")
 
 
 def main():
@@ -179,20 +226,25 @@ def main():
     import torch
     fla = import_fla(arguments.fla)
     take_first_configuration()
-    rows = []
+    rows, sound = [], True
     for number, case in enumerate(CASES):
         inputs = draw(case, number)
         expected = reference(arguments.faultline, case, inputs, arguments.out / "tensors")
         theirs = run_fla(fla, case, inputs)
-        ours = run_faultline(arguments, case)
+        ours, failed = run_faultline(arguments, case)
         for name in FORWARD + BACKWARD:
-            if name in expected and name in ours:
-                rows.append({"gated": case[0], "t": case[1], "keys": case[2], "beta": case[3],
-                             "gate": case[4], "dtype": case[6], "output": name,
-                             "ours": ours[name],
-                             "fla": relative_l2(theirs[name], expected[name])
-                             if name in theirs else None})
-                print(rows[-1], flush=True)
+            if name == "dg" and not case[0]:
+                continue  # no gate
+            compared = name in expected and name in theirs
+            rows.append({"gated": case[0], "t": case[1], "keys": case[2], "beta": case[3],
+                         "gate": case[4], "dtype": case[6], "output": name,
+                         "ours": ours.get(name), "ours_failed": name in failed,
+                         "fla_ran": not case[0] or name in FORWARD,
+                         "fla": relative_l2(theirs[name], expected[name]) if compared else None})
+            row = rows[-1]
+            sound &= row["ours"] is not None and not row["ours_failed"]
+            sound &= row["fla"] is not None or not row["fla_ran"]
+            print(row, flush=True)
     record = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
               "device": torch.cuda.get_device_name(0), "torch": torch.__version__,
               "fla_commit": arguments.fla_commit, "shape": dict(b=BATCH, h=HEADS, d=DIM),
@@ -202,9 +254,11 @@ def main():
              "|---|---|---|---|---|---|---|---|"]
     for row in rows:
         cells = [str(row[k]) for k in ("gated", "keys", "beta", "gate", "dtype", "output")]
-        cells += ["-" if row["fla"] is None else f"{row['fla']:.2e}", f"{row['ours']:.2e}"]
+        cells += [text_of(row["fla"]) if row["fla_ran"] else "-",
+                  text_of(row["ours"], row["ours_failed"])]
         lines.append("| " + " | ".join(cells) + " |")
     (arguments.out / "accuracy.md").write_text("\n".join(lines) + "\n")
+    return 0 if sound else 1
 
 
 if __name__ == "__main__":
