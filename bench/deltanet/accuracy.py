@@ -9,8 +9,8 @@ Both sides are compared with `faultline reference`, in double, of the very input
 given; the inputs of the two sides are drawn alike, but are not the same numbers. A relative L2 is
 |got - expected| / |expected| over a whole output. Triton 3.4 to 3.7.0 miscompiles FLA's gated
 backward on Hopper, and FLA refuses it there: of FLA's gated kernels only the forward is run.
-Writes OUT/accuracy.json and OUT/accuracy.md. Exit code 1 when `faultline verify` failed somewhere or
-an output is missing; the tables say where.
+Writes OUT/accuracy.json and OUT/accuracy.md. Exit code 1 when `faultline verify` failed somewhere
+or an output is missing; the tables say where.
 """
 
 import argparse
