@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Script of the HTML report: copies commands, chooses the theme, zooms and explains tile maps,
-// shows failing trials one by one. The page says the same without it, in tables.
+// shows failing trials one by one. Without it the page has tables (docs/reports.md).
 #pragma once
 
 #include <string_view>
@@ -72,9 +72,10 @@ class TileMap {
     this.table = table;
     this.cells = all("td:not(.none)", table);
     this.figures = table.dataset.cells.split(";").map(text => {
-      const [name, trials, elements, ratio, ulps, first, infinite, poison, blind] =
+      const [tile, trials, elements, ratio, ulps, first, infinite, poison, blind] =
         text.split("/");
-      return {name, trials, elements, ratio, ulps, first, infinite, poison, blind};
+      const [name, size = table.dataset.size] = tile.split("*");
+      return {name, size, trials, elements, ratio, ulps, first, infinite, poison, blind};
     });
     this.shades = this.cells.map(cell => cell.className);
     this.held = new Map(table.dataset.held.split(";").filter(Boolean).map(
@@ -122,7 +123,8 @@ class TileMap {
 
   text(i) {
     const f = this.figures[i];
-    const name = f.name.includes("-") ? `tiles ${f.name}` : `tile ${f.name}`;
+    const name = /^\d+$/.test(f.name) ? `tile ${f.name}`
+      : /^\d/.test(f.name) ? `tiles ${f.name}` : `${f.name} of tiles`;
     if (this.trial) {
       const wrong = this.trial.get(i);
       return wrong ? `${name}: ${counted(wrong.elements, "wrong element")} in this trial, worst ` +
@@ -210,7 +212,7 @@ class TileMap {
       const f = this.figures[i], wrong = this.trial && this.trial.get(i);
       if (!this.written) {
         const name = document.createElement("b"), tile = document.createElement("i");
-        tile.textContent = "tile ";
+        tile.textContent = /^\d/.test(f.name) ? "tile " : "";
         name.append(tile, f.name);
         cell.append(name, document.createElement("span"));
       }
@@ -230,15 +232,13 @@ class TileMap {
   // Shows one trial, or all of them again.
   show(trial) {
     this.trial = trial;
-    const size = +this.table.dataset.size;
     this.cells.forEach((cell, i) => {
       if (!trial) {
         cell.className = this.shades[i];
         return;
       }
       const wrong = trial.get(i);
-      const span = this.figures[i].name.split("-").map(Number);
-      const share = wrong ? wrong.elements / (size * (1 + (span[1] ?? span[0]) - span[0])) : 0;
+      const share = wrong ? wrong.elements / this.figures[i].size : 0;
       cell.className = !wrong ? "h0" : share < 0.01 ? "h1" : share < 0.1 ? "h2"
         : share < 0.5 ? "h3" : "h4";
     });

@@ -35,16 +35,24 @@ std::string coded_ratio(double ratio) {
   return (ratio <= 1.0 ? "a" : "x") + ratio_text(ratio);
 }
 
-// Tile, trials, wrong elements, worst error over bound, ulps; of wrong ones also the first element,
-// how many are not finite, never written, without a reference. (A ratio may have a comma.)
-std::string coded_cell(const TileCell& cell) {
+// Elements of a whole tile in all groups.
+std::int64_t tile_size(const TileMap& map) {
+  return map.geometry.tile_rows * map.geometry.tile_cols * map.groups;
+}
+
+std::string ulps_text(const core::TileTotals& totals) {
+  return std::isfinite(totals.worst_ulps) ? fmt::format("{:.3g}", totals.worst_ulps) : "n";
+}
+
+// Tile, with "*" and its elements where these are not those of a whole tile; trials, wrong
+// elements, worst error over bound, ulps; of wrong ones also the first element, how many are not
+// finite, never written, without a reference. (A ratio may have a comma.)
+std::string coded_cell(const TileMap& map, const TileCell& cell) {
   const core::TileTotals& totals = cell.totals;
-  std::string text = cell.first == cell.last ? fmt::format("{}", cell.first)
-                                             : fmt::format("{}-{}", cell.first, cell.last);
+  std::string text = map.cell_range(cell);
+  if (cell.elements != tile_size(map)) text += fmt::format("*{}", cell.elements);
   text += fmt::format("/{}/{}/{}/{}", totals.bad_trials, totals.bad_elements,
-                      coded_ratio(totals.worst_ratio),
-                      std::isfinite(totals.worst_ulps) ? fmt::format("{:.3g}", totals.worst_ulps)
-                                                       : std::string("n"));
+                      coded_ratio(totals.worst_ratio), ulps_text(totals));
   if (totals.bad_elements > 0) {
     text += fmt::format("/{}/{}/{}/{}", totals.first_bad_index, totals.not_finite, totals.poison,
                         totals.no_reference);
@@ -53,7 +61,7 @@ std::string coded_cell(const TileCell& cell) {
 }
 
 bool is_numeric(const TileMap& map) {
-  return map.down * map.across <= kNumericCells && map.bin_down * map.bin_across == 1;
+  return map.down * map.across <= kNumericCells && !map.binned();
 }
 
 // "1=tile 3's data in 99.6 %": what wrong tiles of an output held.
@@ -85,7 +93,7 @@ void write_line(HtmlPage& page, const TileMap& map, std::int64_t row, std::int64
     }
     page.out.put("<td class=\"h", number(heat_level(map, cell)), "\">");
     if (numeric) {
-      page.out.put("<b>", escaped(TileMap::cell_name(cell)), "</b><span>",
+      page.out.put("<b>", escaped(map.cell_name(cell)), "</b><span>",
                    escaped(map.failed() ? share_text(cell.totals.bad_trials, map.comparisons())
                                         : ratio_text(cell.totals.worst_ratio)),
                    "</span>");
@@ -104,7 +112,7 @@ void write_map(HtmlPage& page, const TileMap& map) {
   std::vector<std::string> cells;
   for (const TileCell& cell : map.cells) {
     if (cell.present) {
-      cells.push_back(coded_cell(cell));
+      cells.push_back(coded_cell(map, cell));
     }
   }
   page.out.put("<div class=\"tools\" role=\"group\" aria-label=\"Zoom of ", escaped(map.output),
@@ -124,8 +132,8 @@ void write_map(HtmlPage& page, const TileMap& map) {
   page.out.put("<table class=\"map ", level, "\" data-level=\"", level, "\" data-of=\"",
                escaped(count_text(map.comparisons(), map.groups > 1 ? "comparison" : "trial")),
                "\" data-out-of=\"", number(map.comparisons()), "\" data-size=\"",
-               number(map.geometry.tile_rows * map.geometry.tile_cols * map.groups),
-               "\" data-held=\"", escaped(coded_provenance(page.record, map)), "\" data-cells=\"",
+               number(tile_size(map)), "\" data-held=\"",
+               escaped(coded_provenance(page.record, map)), "\" data-cells=\"",
                escaped(fmt::format("{}", fmt::join(cells, ";"))),
                "\"><caption class=\"unseen\">Tile map of ", escaped(map.output), "</caption>");
   if (map.by_buffer) {
@@ -144,7 +152,7 @@ void write_map(HtmlPage& page, const TileMap& map) {
   page.out.put("</tbody></table>");
   page.close_scroll();
   page.out.put("<p class=\"readout\" hidden></p>\n");
-  if (map.bin_down * map.bin_across > 1) {
+  if (map.binned()) {
     page.out.put("<p class=\"note\">Each square is the worst of ",
                  number(map.bin_down * map.bin_across), " tiles.</p>\n");
   }
@@ -156,26 +164,30 @@ void write_wrong_tiles(HtmlPage& page, const TileMap& map) {
     return;
   }
   const std::size_t shown = std::min(wrong.size(), kWrongTiles);
-  page.out.put("<details><summary>", escaped(count_text(wrong.size(), "wrong tile")), " of ",
+  const std::string noun = map.binned() ? "square" : "tile";
+  page.out.put("<details><summary>", escaped(count_text(wrong.size(), "wrong " + noun)), " of ",
                escaped(map.output), " as a table</summary>\n");
-  page.open_scroll("Wrong tiles of " + map.output);
-  page.out.put(
-      "<table><caption class=\"unseen\">Wrong tiles of ", escaped(map.output),
-      "</caption><thead><tr>",
-      "<th scope=\"col\">tile</th><th scope=\"col\" class=\"num\">wrong in</th>",
-      "<th scope=\"col\" class=\"num\">wrong elements</th><th scope=\"col\" "
-      "class=\"num\">worst</th>",
-      "<th scope=\"col\" class=\"num\">first</th><th scope=\"col\" class=\"num\">not finite</th>",
-      "<th scope=\"col\" class=\"num\">never written</th></tr></thead><tbody>\n");
+  page.open_scroll("Wrong " + noun + "s of " + map.output);
+  page.out.put("<table><caption class=\"unseen\">Wrong ", escaped(noun), "s of ",
+               escaped(map.output), "</caption><thead><tr><th scope=\"col\">", escaped(noun),
+               "</th>");
+  for (const char* name : {"wrong in", "wrong elements", "worst", "ulps", "first", "not finite",
+                           "never written", "without a reference"}) {
+    page.out.put("<th scope=\"col\" class=\"num\">", escaped(name), "</th>");
+  }
+  page.out.put("</tr></thead><tbody>\n");
   for (std::size_t i = 0; i < shown; ++i) {
     const core::TileTotals& totals = wrong[i]->totals;
-    page.out.put("<tr><th scope=\"row\">", escaped(TileMap::cell_name(*wrong[i])),
-                 "</th><td class=\"num\">", escaped(wrong_of_text(map, *wrong[i])),
-                 "</td><td class=\"num\">", escaped(count_text(totals.bad_elements)),
-                 "</td><td class=\"num\">", escaped(bound_text(totals.worst_ratio)),
-                 "</td><td class=\"num\">", number(totals.first_bad_index),
-                 "</td><td class=\"num\">", escaped(count_text(totals.not_finite)),
-                 "</td><td class=\"num\">", escaped(count_text(totals.poison)), "</td></tr>\n");
+    page.out.put(
+        "<tr><th scope=\"row\">", escaped(map.cell_name(*wrong[i])), "</th><td class=\"num\">",
+        escaped(wrong_of_text(map, *wrong[i])), "</td><td class=\"num\">",
+        escaped(count_text(totals.bad_elements)), "</td><td class=\"num\">",
+        escaped(bound_text(totals.worst_ratio)), "</td><td class=\"num\">",
+        escaped(std::isfinite(totals.worst_ulps) ? ulps_text(totals) : "-"),
+        "</td><td class=\"num\">", number(totals.first_bad_index), "</td><td class=\"num\">",
+        escaped(count_text(totals.not_finite)), "</td><td class=\"num\">",
+        escaped(count_text(totals.poison)), "</td><td class=\"num\">",
+        escaped(count_text(totals.no_reference)), "</td></tr>\n");
   }
   page.out.put("</tbody></table>");
   page.close_scroll();

@@ -37,7 +37,7 @@ void TerminalReport::map_title(const TileMap& map) {
 // lines.
 bool TerminalReport::numeric_map(const TileMap& map) {
   const bool strip = map.down == 1 && !map.by_buffer;
-  if (map.across * map.down > (strip ? 16 : 64) || map.bin_across * map.bin_down > 1) {
+  if (map.across * map.down > (strip ? 16 : 64) || map.binned()) {
     return false;
   }
   for (std::int64_t per_line = map.across; per_line > 0; per_line = strip ? per_line / 2 : 0) {
@@ -108,7 +108,7 @@ void TerminalReport::glyph_map(const TileMap& map) {
     legend.push_back({kNames[level], Style::dim, true});
   }
   page_.cut(legend, 0);
-  if (map.bin_down * map.bin_across > 1) {
+  if (map.binned()) {
     page_.paragraph(
         {{fmt::format("each mark is the worst of {} tiles", map.bin_down * map.bin_across),
           Style::dim}},
@@ -120,14 +120,16 @@ void TerminalReport::worst_tiles(const TileMap& map, bool shares_shown) {
   const auto wrong = wrong_cells_of(map);
   const std::size_t shown = verbose_ || wrong.size() <= 4 ? wrong.size() : 3;
   for (std::size_t i = 0; i < shown; ++i) {
-    page_.paragraph({{fmt::format("{}: {}{}", TileMap::cell_name(*wrong[i]),
+    page_.paragraph({{fmt::format("{}: {}{}", map.cell_name(*wrong[i]),
                                   shares_shown ? "" : wrong_of_text(map, *wrong[i]) + ", ",
                                   tile_details(wrong[i]->totals))}},
                     4, 6);
   }
   if (shown < wrong.size()) {
-    page_.paragraph(
-        {{fmt::format("{} more wrong tiles with -v", wrong.size() - shown), Style::dim}}, 4, 4);
+    page_.paragraph({{fmt::format("{} more wrong {} with -v", wrong.size() - shown,
+                                  map.binned() ? "squares" : "tiles"),
+                      Style::dim}},
+                    4, 4);
   }
 }
 

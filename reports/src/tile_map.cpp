@@ -65,21 +65,31 @@ void lay_out(TileMap& map, std::int64_t tiles, std::int64_t max_cells) {
   map.cells.resize(static_cast<std::size_t>(map.down * map.across));
 }
 
+std::int64_t elements_of(const core::TileGeometry& geometry, std::int64_t tile) {
+  const std::int64_t across = std::max<std::int64_t>(1, geometry.tiles_across());
+  const std::int64_t row = tile / across * geometry.tile_rows;
+  const std::int64_t column = tile % across * geometry.tile_cols;
+  return std::max<std::int64_t>(0, std::min(geometry.tile_rows, geometry.rows - row)) *
+         std::max<std::int64_t>(0, std::min(geometry.tile_cols, geometry.cols - column));
+}
+
 void fill(TileMap& map, const std::vector<core::TileTotals>& tiles) {
   const auto count = std::ssize(tiles);
   const std::int64_t group = map.groups > 1 ? map.geometry.tiles_per_group : count;
   for (std::int64_t position = 0; position < std::min(group, count); ++position) {
     core::TileTotals folded;
+    TileCell& cell = map.cells[map.cell_of(position)];
     for (std::int64_t tile = position; tile < count; tile += group) {
       add(folded, tiles[static_cast<std::size_t>(tile)]);
+      cell.elements += elements_of(map.geometry, tile);
     }
-    TileCell& cell = map.cells[map.cell_of(position)];
+    ++cell.tiles;
     cell.first = cell.present ? std::min(cell.first, position) : position;
     cell.last = cell.present ? std::max(cell.last, position) : position;
     cell.present = true;
     const std::uint64_t worst_trials = std::max(cell.totals.bad_trials, folded.bad_trials);
     add(cell.totals, folded);
-    if (map.bin_down * map.bin_across > 1) {
+    if (map.binned()) {
       cell.totals.bad_trials = worst_trials;  // a trial must not count once per tile of the cell
     }
   }
@@ -98,9 +108,25 @@ bool is_of(const core::OutputTotals& output, bool is_config, const TileMap& map)
 
 }  // namespace
 
-std::string TileMap::cell_name(const TileCell& cell) {
-  return cell.first == cell.last ? fmt::format("tile {}", cell.first)
-                                 : fmt::format("tiles {}-{}", cell.first, cell.last);
+std::string TileMap::cell_range(const TileCell& cell) const {
+  const auto range = [](std::int64_t first, std::int64_t last) {
+    return first == last ? fmt::format("{}", first) : fmt::format("{}-{}", first, last);
+  };
+  if (cell.last - cell.first + 1 == cell.tiles) return range(cell.first, cell.last);
+  if (by_buffer) {
+    const std::int64_t depth = geometry.pipeline_depth;
+    return fmt::format("buffer {}, rounds {}", cell.first % depth,
+                       range(cell.first / depth, cell.last / depth));
+  }
+  const std::int64_t column = cell.first % columns;
+  return fmt::format("rows {}, columns {}", range(cell.first / columns, cell.last / columns),
+                     range(column, std::min(column + bin_across, columns) - 1));
+}
+
+std::string TileMap::cell_name(const TileCell& cell) const {
+  const std::string range = cell_range(cell);
+  if (cell.last - cell.first + 1 != cell.tiles) return range + " of tiles";
+  return (cell.tiles == 1 ? "tile " : "tiles ") + range;
 }
 
 std::size_t TileMap::cell_of(std::int64_t tile) const {
@@ -109,10 +135,6 @@ std::size_t TileMap::cell_of(std::int64_t tile) const {
   const std::int64_t row = by_buffer ? position % depth : position / columns;
   const std::int64_t column = by_buffer ? position / depth : position % columns;
   return static_cast<std::size_t>(row / bin_down * across + column / bin_across);
-}
-
-std::int64_t TileMap::elements_of(const TileCell& cell) const {
-  return (cell.last - cell.first + 1) * groups * geometry.tile_rows * geometry.tile_cols;
 }
 
 std::vector<TileMap> tile_maps_of(const core::RunRecord& record, std::int64_t max_cells) {

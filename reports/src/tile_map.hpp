@@ -13,7 +13,9 @@ namespace faultline::reports {
 /// One square of a tile map.
 struct TileCell {
   bool present = false;              ///< false: beyond the last tile of the group
-  std::int64_t first = 0, last = 0;  ///< tiles (positions in the group) that it stands for
+  std::int64_t first = 0, last = 0;  ///< of the tiles (positions in the group) it stands for
+  std::int64_t tiles = 0;            ///< how many these are: with gaps where rows were binned
+  std::int64_t elements = 0;         ///< of these tiles in all groups, ragged ones as they are
   core::TileTotals totals;  ///< summed over groups and over first..last; worst of the worst
 };
 
@@ -36,6 +38,7 @@ struct TileMap {
   std::uint64_t bad_elements = 0, compared_elements = 0;
   double worst_ratio = 0.0;
 
+  bool binned() const { return bin_down * bin_across > 1; }
   bool failed() const { return bad_trials > 0 || bad_elements > 0; }
   /// Trials that a cell's bad_trials is out of: each trial has `groups` of it.
   std::uint64_t comparisons() const { return trials * static_cast<std::uint64_t>(groups); }
@@ -44,10 +47,11 @@ struct TileMap {
   }
   /// Index in `cells` of a tile of the whole output.
   std::size_t cell_of(std::int64_t tile) const;
-  /// Of the record, that a cell stands for: all groups.
-  std::int64_t elements_of(const TileCell& cell) const;
-  /// "tile 3" or "tiles 8-15".
-  static std::string cell_name(const TileCell& cell);
+  /// "3", "8-15", and where the tiles do not follow each other "rows 0-1, columns 2-3" or "buffer
+  /// 1, rounds 0-7".
+  std::string cell_range(const TileCell& cell) const;
+  /// The same as a name of its own: "tile 3", "tiles 8-15".
+  std::string cell_name(const TileCell& cell) const;
 };
 /// Shade of a cell by the share of comparisons in which it was wrong: 0 never, 1 under 1 %, 2 under
 /// 10 %, 3 under 50 %, 4 the rest.

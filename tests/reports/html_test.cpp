@@ -86,9 +86,38 @@ TEST(TileMaps, EachSquareStandsForItsTilesAndEachTileForASquare) {
           EXPECT_TRUE(cell.present && cell.first <= position && position <= cell.last)
               << tile << " of " << geometry.tile_count();
         }
+        std::int64_t elements = 0, tiles = 0;
+        for (const TileCell& cell : map.cells) {
+          elements += cell.elements;
+          tiles += cell.tiles;
+        }
+        EXPECT_EQ(elements, geometry.rows * geometry.cols);
+        EXPECT_EQ(tiles * map.groups, geometry.tile_count());
       }
     }
   }
+}
+
+TEST(TileMaps, ABinnedSquareIsNamedByItsRowsAndColumns) {
+  core::RunRecord record = samples::stress_clean();
+  auto& output = record.evidence.arms[0].result.outputs[0];
+  output.bad_trials = output.bad_elements = 1;  // failing maps come first
+  const auto map_of = [&](const core::TileGeometry& geometry, std::int64_t limit) {
+    output.geometry = geometry;
+    output.tiles.assign(static_cast<std::size_t>(geometry.tile_count()), {});
+    output.tiles[0] = {.bad_trials = 1, .bad_elements = 1};
+    return tile_maps_of(record, limit).front();
+  };
+  const TileMap grid = map_of({1024, 1020, 16, 16, 0, 0, ""}, 1024);  // 64 x 64 tiles, 2 x 2 binned
+  EXPECT_EQ(grid.cell_name(grid.at(0, 0)), "rows 0-1, columns 0-1 of tiles");
+  EXPECT_EQ(grid.at(0, 0).tiles, 4);
+  EXPECT_EQ(grid.at(0, 0).elements, 4 * 256);
+  EXPECT_EQ(grid.at(0, 31).elements, 2 * 256 + 2 * 16 * 12);  // the last column is ragged
+  const TileMap buffers = map_of({4096, 1, 1, 1, 0, 2, ""}, 1024);
+  EXPECT_EQ(buffers.cell_name(buffers.at(1, 0)), "buffer 1, rounds 0-3 of tiles");
+  const TileMap strip = map_of({4096, 1, 1, 1, 0, 0, ""}, 1024);
+  EXPECT_EQ(strip.cell_name(strip.at(0, 1)), "tiles 4-7");
+  EXPECT_THAT(to_html(record), HasSubstr("1 wrong square of"));  // 2,048 squares of two tiles
 }
 
 TEST(TrialFrames, EveryArmIsSeen) {
