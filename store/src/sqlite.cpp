@@ -7,9 +7,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <thread>
 #include <utility>
 
 #include "faultline/core/errors.hpp"
@@ -48,7 +50,8 @@ std::string unchangeable(const std::string& path) {
       ::access(folder.c_str(), W_OK) == 0 || ::access((path + "-wal").c_str(), F_OK) == 0) {
     return {};
   }
-  std::string uri = "file:";
+  // With "//" and an empty authority: a path may begin with two slashes itself.
+  std::string uri = path.starts_with('/') ? "file://" : "file:";
   for (const char c : path) {
     if (c == '%' || c == '?' || c == '#') {
       uri += fmt::format("%{:02x}", static_cast<unsigned char>(c));
@@ -58,6 +61,13 @@ std::string unchangeable(const std::string& path) {
   }
   return uri + "?immutable=1";
 }
+
+/// A path that SQLite takes for a file: not ":memory:", and no URI.
+std::string file_name(const std::string& path) {
+  return path.starts_with(':') || path.starts_with("file:") ? "./" + path : path;
+}
+
+constexpr int kPrimary = 0xff;  // of an extended error code
 
 }  // namespace
 
@@ -74,7 +84,7 @@ Connection::Connection(std::string path, bool write, int wait_ms)
   const int flags = SQLITE_OPEN_NOMUTEX |
                     (uri.empty() ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY | SQLITE_OPEN_URI) |
                     (write ? SQLITE_OPEN_CREATE : 0);
-  const std::string& name = uri.empty() ? path_ : uri;
+  const std::string name = uri.empty() ? file_name(path_) : uri;
   if (sqlite3_open_v2(name.c_str(), &handle_, flags, nullptr) != SQLITE_OK) {
     const std::string reason = handle_ == nullptr
                                    ? "out of memory"
@@ -103,7 +113,6 @@ void Connection::fail() const {
   // SQLite does not keep the reason of every failed write.
   const int error = sqlite3_system_errno(handle_) != 0 ? sqlite3_system_errno(handle_) : errno;
   const std::string what = sqlite3_errmsg(handle_);
-  constexpr int kPrimary = 0xff;
   switch (code & kPrimary) {
   case SQLITE_FULL: fail("the disk is full", "Make room, or give another file.");
   case SQLITE_READONLY: fail("it is read-only", "Give a path that can be written.");
@@ -129,6 +138,27 @@ void Connection::fail() const {
 void Connection::execute(const char* sql) {
   errno = 0;
   if (sqlite3_exec(handle_, sql, nullptr, nullptr, nullptr) != SQLITE_OK) fail();
+}
+
+void Connection::use_wal_mode() {
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::milliseconds(wait_ms_);
+  constexpr std::chrono::milliseconds kBetweenTries(5);
+  const auto keep = [](void* mode, int columns, char** values, char**) {
+    if (columns > 0 && values[0]) *static_cast<std::string*>(mode) = values[0];
+    return 0;
+  };
+  for (;;) {
+    std::string mode;
+    errno = 0;
+    const int code = sqlite3_exec(handle_, "PRAGMA journal_mode = WAL", keep, &mode, nullptr);
+    if (code == SQLITE_OK && mode == "wal") return;
+    if (code == SQLITE_OK) {
+      fail(fmt::format("it cannot be put into WAL mode (SQLite stays in mode '{}')", mode),
+           "Give a file on a local disk.");
+    }
+    if ((code & kPrimary) != SQLITE_BUSY || std::chrono::steady_clock::now() >= give_up) fail();
+    std::this_thread::sleep_for(kBetweenTries);
+  }
 }
 
 std::int64_t Connection::integer(const char* sql) {

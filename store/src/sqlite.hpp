@@ -23,6 +23,9 @@ class Connection {
   sqlite3* handle() const { return handle_; }
 
   void execute(const char* sql);
+  /// Readers and one writer side by side. Waits for others that use the file, which SQLite does not
+  /// do by itself here.
+  void use_wal_mode();
   std::int64_t integer(const char* sql);
   std::int64_t last_insert_id() const;
   /// Throws what SQLite's last error on this connection means.

@@ -4,6 +4,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <charconv>
 #include <chrono>
 #include <utility>
 
@@ -78,14 +79,33 @@ void lay_out(Connection& connection) {
 }
 
 constexpr const char* kCaseColumns =
-    "id, origin, token, command, finding, reason, failed, trials, first_seen, last_seen, "
-    "times_seen, fixed_at";
+    "id, origin, token, subject, variant, problem, config, backend, seed, command, finding, "
+    "reason, failed, trials, first_seen, last_seen, times_seen, fixed_at";
+
+/// The token decides; where it cannot be read, the columns say what the case was.
+void read_trial(Statement& row, FailingCase& stored) {
+  const std::string token = row.text();
+  core::TrialToken columns;
+  columns.subject = row.text();
+  columns.variant = row.text();
+  columns.problem = row.text();
+  columns.config = row.text();
+  columns.backend = row.text();
+  const std::string seed = row.text();
+  std::from_chars(seed.data(), seed.data() + seed.size(), columns.seed);
+  try {
+    stored.trial = core::decode_token(token);
+  } catch (const core::UsageError& error) {
+    stored.trial = std::move(columns);
+    stored.unreadable = error.what();
+  }
+}
 
 FailingCase read_case(Statement& row) {
   FailingCase stored;
   stored.id = row.integer();
   stored.origin = row.text();
-  stored.trial = core::decode_token(row.text());
+  read_trial(row, stored);
   stored.command = row.text();
   stored.finding = row.text();
   stored.reason = row.text();
@@ -153,7 +173,7 @@ void write_case(Connection& connection, std::int64_t run, const FailingCase& fou
       .run();
 }
 
-/// Seen again once a run, as in write_case().
+/// Seen again once a run, as in write_case(). What passes keeps the rate at which it failed.
 void write_result(Connection& connection, std::int64_t run, const CaseResult& result) {
   const std::string time = now();
   const std::string number = run > 0 ? std::to_string(run) : "NULL";
@@ -163,13 +183,10 @@ void write_result(Connection& connection, std::int64_t run, const CaseResult& re
                         "fixed_at = NULL, times_seen = times_seen + (last_run_id IS NULL OR "
                         "last_run_id IS NOT {0}), last_run_id = {0} WHERE id = ?",
                         number)
-          : "UPDATE failing_cases SET failed = ?, trials = ?, fixed_at = ? WHERE id = ?";
-  Statement(connection, sql.c_str())
-      .bind(result.failed)
-      .bind(result.trials)
-      .bind(time)
-      .bind(result.id)
-      .run();
+          : "UPDATE failing_cases SET fixed_at = ? WHERE id = ?";
+  Statement update(connection, sql.c_str());
+  if (result.failed > 0) update.bind(result.failed).bind(result.trials);
+  update.bind(time).bind(result.id).run();
 }
 
 }  // namespace
@@ -209,12 +226,7 @@ class Store::Database : public Connection {
     Statement rows(*this, sql.c_str());
     for (const std::string& value : values) rows.bind(value);
     std::vector<FailingCase> found;
-    try {
-      while (rows.step()) found.push_back(read_case(rows));
-    } catch (const core::UsageError& error) {
-      fail(fmt::format("a failing case in it cannot be read ({})", error.what()),
-           "Give another file.");
-    }
+    while (rows.step()) found.push_back(read_case(rows));
     return found;
   }
 };
@@ -224,14 +236,17 @@ Store::Store(std::string path, const StoreOptions& options) {
   database_ = std::make_unique<Database>(std::move(path), write, options.wait_ms);
   Database& database = *database_;
   database.execute("PRAGMA foreign_keys = ON");
+  // One look at the file: another process may be laying it out.
+  database.execute("BEGIN");
   const bool fresh = is_new(database);
+  database.execute("COMMIT");
   if (!write) {
     database.execute("PRAGMA query_only = ON");
     if (fresh) database.fail("it is empty", "Give the path of a store.");
     return;
   }
-  // Readers and one writer side by side, and a commit is on the disk when it returns.
-  database.execute("PRAGMA journal_mode = WAL");
+  database.use_wal_mode();
+  // A commit is on the disk when it returns.
   database.execute("PRAGMA synchronous = FULL");
   if (options.max_pages > 0) {
     database.execute(fmt::format("PRAGMA max_page_count = {}", options.max_pages).c_str());
@@ -268,8 +283,9 @@ std::int64_t Store::begin_run(const core::RunRecord& record) {
 }
 
 void Store::update_run(std::int64_t run, const core::RunRecord& so_far,
-                       const std::vector<FailingCase>& cases) {
-  database_->write_run(run, so_far, false, cases, {});
+                       const std::vector<FailingCase>& cases,
+                       const std::vector<CaseResult>& replayed) {
+  database_->write_run(run, so_far, false, cases, replayed);
 }
 
 void Store::finish_run(std::int64_t run, const core::RunRecord& record,

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -206,37 +207,46 @@ TEST_F(StoreTest, ACaseIsKeptOnceWithItsDates) {
   EXPECT_TRUE(store.failing_cases("gemv", "dropped_tail", "cuda").empty());
 }
 
-TEST_F(StoreTest, NothingIsLostOrHalfThereWhenItIsKilled) {
-  {
-    Store store(path());
-    store.finish_run(store.begin_run(failed_run()), failed_run(), {found()});
-  }
-  // In the child: one run more, then one that is killed between two of its statements.
+TEST_F(StoreTest, TheEndOfARunIsThereWholeOrNotAtAll) {
+  Store store(path());
+  const std::int64_t run = store.begin_run(failed_run());
+  // The last of its statements fails, or the process is killed at it.
+  sql(path(), "CREATE TRIGGER refuse BEFORE INSERT ON failing_cases "
+              "BEGIN SELECT RAISE(ABORT, 'refused by a trigger'); END");
+  core::RunRecord ended = failed_run();
+  ended.verdict.outcome = core::Outcome::error;
+  const auto nothing_of_it_is_there = [&] {
+    EXPECT_EQ(sql(path(), "SELECT outcome FROM runs"), "fail");
+    EXPECT_EQ(sql(path(), "SELECT finished_at FROM runs"), "NULL");
+    EXPECT_EQ(sql(path(), "SELECT count(*) FROM findings"), "0");
+    EXPECT_EQ(sql(path(), "PRAGMA integrity_check"), "ok");
+  };
+  EXPECT_THAT(refusal([&] { store.finish_run(run, ended, {found()}); }),
+              HasSubstr("refused by a trigger"));
+  nothing_of_it_is_there();
+
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    Store store(path());
-    store.finish_run(store.begin_run(failed_run()), failed_run(), {});
-    sqlite3* db = nullptr;
-    sqlite3_open(path().c_str(), &db);
-    sqlite3_exec(db,
-                 "PRAGMA cache_size = 1; BEGIN IMMEDIATE; DELETE FROM failing_cases; "
-                 "UPDATE runs SET outcome = 'pass', record = zeroblob(1000000) || ''",
-                 nullptr, nullptr, nullptr);
-    kill(getpid(), SIGKILL);
+    sqlite3_auto_extension(reinterpret_cast<void (*)()>(+[](sqlite3* db, char**, const void*) {
+      return sqlite3_create_function(
+          db, "killed", 0, SQLITE_UTF8 | SQLITE_INNOCUOUS, nullptr,
+          [](sqlite3_context*, int, sqlite3_value**) { kill(getpid(), SIGKILL); }, nullptr,
+          nullptr);
+    }));
+    sql(path(), "DROP TRIGGER refuse; CREATE TRIGGER die BEFORE INSERT ON failing_cases "
+                "BEGIN SELECT killed(); END");
+    Store(path()).finish_run(run, ended, {found()});
     _exit(1);
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-  Store store(path());
-  ASSERT_EQ(store.runs().size(), 2u);
-  EXPECT_EQ(store.failing_cases().size(), 1u);
-  for (const RunSummary& run : store.runs()) {
-    EXPECT_EQ(run.outcome, "fail");
-    EXPECT_EQ(core::to_json(store.record(run.id)), core::to_json(failed_run()));
-  }
-  EXPECT_EQ(sql(path(), "PRAGMA integrity_check"), "ok");
+  nothing_of_it_is_there();
+  sql(path(), "DROP TRIGGER die");
+  store.finish_run(run, ended, {found()});
+  EXPECT_EQ(sql(path(), "SELECT outcome FROM runs"), "error");
+  EXPECT_EQ(sql(path(), "SELECT count(*) FROM findings"), "2");
 }
 
 TEST_F(StoreTest, ARunThatIsKilledKeepsWhatItHadDone) {
@@ -362,6 +372,102 @@ TEST_F(StoreTest, AnotherWriterIsWaitedFor) {
   EXPECT_EQ(hurried.all_cases().size(), 1u);
 }
 
+TEST_F(StoreTest, SeveralProcessesOpenANewFileAtOnce) {
+  // A writer keeps WAL mode from being set, for which SQLite does not wait by itself.
+  write(path(), "");
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open(path().c_str(), &db), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(db, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr), SQLITE_OK);
+  EXPECT_THAT(refusal([&] { Store store(path(), {.wait_ms = 50}); }),
+              HasSubstr("another process has held it for more than 0.05 s"));
+  std::jthread writer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    sqlite3_exec(db, "COMMIT", nullptr, nullptr, nullptr);
+  });
+  Store(path()).add_cases({found()});
+  writer.join();
+  sqlite3_close(db);
+
+  constexpr int kProcesses = 6;
+  for (int round = 0; round < 4; ++round) {
+    const std::string file = path(("new" + std::to_string(round)).c_str());
+    const auto start = std::chrono::steady_clock::now() + std::chrono::milliseconds(30);
+    std::vector<pid_t> children;
+    for (int i = 0; i < kProcesses; ++i) {
+      children.push_back(fork());
+      ASSERT_GE(children.back(), 0);
+      if (children.back() != 0) continue;
+      std::this_thread::sleep_until(start);
+      try {
+        Store(file).add_cases({found(token(static_cast<std::uint64_t>(i)))});
+      } catch (const core::Error& error) {
+        std::fprintf(stderr, "%s\n", error.what());
+        _exit(1);
+      }
+      _exit(0);
+    }
+    for (const pid_t child : children) {
+      int status = -1;
+      ASSERT_EQ(waitpid(child, &status, 0), child);
+      EXPECT_EQ(status, 0);
+    }
+    EXPECT_EQ(Store(file).all_cases().size(), static_cast<std::size_t>(kProcesses));
+  }
+}
+
+TEST_F(StoreTest, WhereThereIsNoWalModeNothingIsKept) {
+  // Locks by files beside the database: no shared memory, and therefore no WAL mode.
+  ASSERT_EQ(sqlite3_vfs_register(sqlite3_vfs_find("unix-dotfile"), 1), SQLITE_OK);
+  const std::string sentence = refusal([&] { Store store(path()); });
+  ASSERT_EQ(sqlite3_vfs_register(sqlite3_vfs_find("unix"), 1), SQLITE_OK);
+  EXPECT_THAT(sentence, HasSubstr("it cannot be put into WAL mode"));
+}
+
+TEST_F(StoreTest, NamesThatSqliteReadsOtherwiseAreFiles) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder_);
+  for (const char* name : {":memory:", "file:a?mode=memory"}) {
+    Store(name).add_cases({found()});
+    EXPECT_TRUE(std::filesystem::exists(folder_ / name)) << name;
+    EXPECT_EQ(Store(name).all_cases().size(), 1u) << name;
+  }
+  std::filesystem::current_path(before);
+}
+
+TEST_F(StoreTest, ACaseThatCannotBeReadLeavesTheOthers) {
+  {
+    Store store(path());
+    store.add_cases({found(), found(token(8))});
+  }
+  sql(path(), "UPDATE failing_cases SET token = 'fl2.AAAA' WHERE seed = '7'");
+  Store store(path());
+  const std::vector<FailingCase> cases = store.failing_cases("gemv", "dropped_tail", "simulator");
+  ASSERT_EQ(cases.size(), 2u);
+  EXPECT_EQ(cases[0].unreadable, "");
+  EXPECT_EQ(cases[0].trial, token(8));
+  EXPECT_THAT(cases[1].unreadable, HasSubstr("version 'fl2' is not known"));
+  EXPECT_EQ(cases[1].trial.subject, "gemv");
+  EXPECT_EQ(cases[1].trial.problem, token().problem);
+  EXPECT_EQ(cases[1].trial.config, token().config);
+  EXPECT_EQ(cases[1].trial.seed, 7u);
+  // Found again, it has a token that can be read.
+  store.add_cases({found()});
+  EXPECT_EQ(store.failing_case(cases[1].id).unreadable, "");
+}
+
+TEST_F(StoreTest, APassKeepsTheRateAtWhichItFailed) {
+  Store store(path());
+  store.add_cases({found()});
+  const std::int64_t id = store.failing_cases().front().id;
+  store.update_cases({{id, 0, 200}});
+  EXPECT_EQ(store.failing_case(id).failed, 2u);
+  EXPECT_EQ(store.failing_case(id).trials, 3u);
+  EXPECT_NE(store.failing_case(id).fixed_at, "");
+  store.update_cases({{id, 5, 200}});
+  EXPECT_EQ(store.failing_case(id).failed, 5u);
+  EXPECT_EQ(store.failing_case(id).trials, 200u);
+}
+
 TEST_F(StoreTest, AReadOnlyFileIsSaidToBe) {
   Store(path()).add_cases({found()});
   std::filesystem::permissions(path(), std::filesystem::perms{0444});
@@ -372,7 +478,8 @@ TEST_F(StoreTest, AReadOnlyFileIsSaidToBe) {
   if (child == 0) {
     constexpr uid_t kNobody = 65534;
     if (geteuid() == 0 && setuid(kNobody) != 0) _exit(2);
-    const bool read = Store(path(), {.access = Access::read}).all_cases().size() == 1;
+    const bool read = Store(path(), {.access = Access::read}).all_cases().size() == 1 &&
+                      Store("/" + path(), {.access = Access::read}).all_cases().size() == 1;
     const std::string written = refusal([&] { Store store(path()); });
     const std::string made = refusal([&] { Store store(path("new.db")); });
     const bool said =

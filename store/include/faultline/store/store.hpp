@@ -25,11 +25,14 @@ struct FailingCase {
   std::string command{};     ///< reruns it, "faultline replay fl1..."
   std::string finding{};     ///< class of the first error of the run that found it
   std::string reason{};      ///< its headline
-  std::uint64_t failed = 0;  ///< of `trials`, where it was seen last
+  std::uint64_t failed = 0;  ///< of `trials`, where it was last seen failing
   std::uint64_t trials = 0;
   std::string first_seen{}, last_seen{};  ///< failing; UTC, ISO 8601
   std::uint64_t times_seen = 0;
   std::string fixed_at{};  ///< when it was found to pass; empty: it failed when last tried
+  /// Not empty: why the token cannot be read (another faultline wrote it). Of `trial` only the
+  /// subject, variant, problem, config, backend and seed are known, and it cannot be run.
+  std::string unreadable{};
 };
 
 /// What replaying a stored case showed.
@@ -78,11 +81,13 @@ class Store {
 
   /// A run that has begun, as far as its record says; its number.
   std::int64_t begin_run(const core::RunRecord& record);
-  /// What an unfinished run has done so far, in place of what was kept of it.
+  /// What an unfinished run has done so far, in place of what was kept of it, and what became of
+  /// stored cases that it replayed: one that failed again counts as seen again, one that did not is
+  /// fixed, with the date. Give each result once: another process may have seen the case since.
   void update_run(std::int64_t run, const core::RunRecord& so_far,
-                  const std::vector<FailingCase>& cases);
-  /// The end of a run, its failing cases, and what became of those that it replayed: one that
-  /// failed again counts as seen again, one that did not is fixed, with the date.
+                  const std::vector<FailingCase>& cases,
+                  const std::vector<CaseResult>& replayed = {});
+  /// The same at the end of a run.
   void finish_run(std::int64_t run, const core::RunRecord& record,
                   const std::vector<FailingCase>& cases,
                   const std::vector<CaseResult>& replayed = {});
