@@ -10,6 +10,7 @@
 #include <array>
 #include <chrono>
 #include <filesystem>
+#include <string_view>
 #include <thread>
 
 extern char** environ;
@@ -28,6 +29,17 @@ void drain(int pipe, std::string& text) {
     text.append(bytes.data(), static_cast<std::size_t>(count));
     if (text.size() > 2 * kKept) text.erase(0, text.size() - kKept);
   }
+}
+
+/// Ours, without the store: what a child finds is this run's, which keeps it or does not.
+std::vector<char*> environment_of_child() {
+  std::vector<char*> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (!std::string_view(*variable).starts_with("FAULTLINE_STORE="))
+      variables.push_back(*variable);
+  }
+  variables.push_back(nullptr);
+  return variables;
 }
 
 }  // namespace
@@ -61,11 +73,12 @@ ChildResult run_child(const std::vector<std::string>& arguments, double limit_s,
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
   posix_spawnattr_setpgroup(&attributes, 0);
+  const std::vector<char*> variables = environment_of_child();
   pid_t child = 0;
-  const int failed =
-      tool.empty()
-          ? posix_spawn(&child, "/proc/self/exe", &actions, &attributes, argv.data(), environ)
-          : posix_spawnp(&child, tool[0].c_str(), &actions, &attributes, argv.data(), environ);
+  const int failed = tool.empty() ? posix_spawn(&child, "/proc/self/exe", &actions, &attributes,
+                                                argv.data(), variables.data())
+                                  : posix_spawnp(&child, tool[0].c_str(), &actions, &attributes,
+                                                 argv.data(), variables.data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   close(ends[1]);

@@ -17,7 +17,8 @@ struct ChildResult {
 
 /// Run this executable with these arguments for at most `limit_s`; past it, or when `stop` is set,
 /// it is killed, with what it started. With `tool` (a program and its options) that is what is run,
-/// on this executable. Standard output is discarded, but for that of a tool.
+/// on this executable. Standard output is discarded, but for that of a tool. FAULTLINE_STORE is not
+/// handed on: a child keeps nothing in the user's store.
 ChildResult run_child(const std::vector<std::string>& arguments, double limit_s,
                       const std::atomic<bool>& stop, const std::vector<std::string>& tool = {});
 

@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "child_process.hpp"
+#include "faultline/core/errors.hpp"
 
 namespace faultline::app {
 
@@ -31,9 +31,33 @@ long reported_errors(std::string_view output) {
   const std::size_t at = output.rfind(" SUMMARY: ");
   if (at == output.npos) return -1;
   const std::string_view line = output.substr(at + 10, output.find('\n', at) - at - 10);
-  long count = -1;
-  if (std::from_chars(line.data(), line.data() + line.size(), count).ec != std::errc()) return -1;
-  return count;
+  const auto leading = [](std::string_view text) {
+    long count = -1;
+    const auto end = std::from_chars(text.data(), text.data() + text.size(), count);
+    return end.ec == std::errc() ? count : -1;
+  };
+  // "2 hazards displayed (1 error, 1 warning)"
+  const std::size_t parenthesis = line.find('(');
+  if (parenthesis == line.npos) return leading(line);
+  const std::string_view inside = line.substr(parenthesis + 1);
+  return inside.find(" error") == inside.npos ? leading(line) : leading(inside);
+}
+
+ToolReport read_tool(const ChildResult& child, double limit_s) {
+  if (!child.started) return {-1, "could not be started"};
+  if (child.timed_out) return {-1, fmt::format("did not end within {:.0f} s", limit_s)};
+  if (child.stopped) return {-1, "was stopped"};
+  const long errors = reported_errors(child.said);
+  if (errors > 0) return {errors, fmt::format("{} error{}", errors, errors == 1 ? "" : "s")};
+  if (child.signal != 0) return {-1, fmt::format("target ended by signal {}", child.signal)};
+  const auto is = [&](core::ExitCode code) { return child.exit_code == static_cast<int>(code); };
+  using enum core::ExitCode;
+  if (!is(pass) && !is(fail) && !is(inconclusive)) {
+    return {-1, fmt::format("target ended with exit code {}: {}", child.exit_code,
+                            last_line(child.said))};
+  }
+  if (errors < 0) return {-1, "gave no summary: " + last_line(child.said)};
+  return {0, "0 errors"};
 }
 
 core::KillCell run_sanitizer(const std::string& program, const kernels::ResolvedTrial& trial,
@@ -55,17 +79,12 @@ core::KillCell run_sanitizer(const std::string& program, const kernels::Resolved
   for (const char* tool : {"memcheck", "racecheck", "initcheck", "synccheck"}) {
     if (stop.load()) break;
     const ChildResult child = run_child(arguments, limit_s, stop, {program, "--tool", tool});
-    const long errors = reported_errors(child.said);
-    const std::string said = !child.started    ? "could not be started"
-                             : child.timed_out ? fmt::format("did not end within {:.0f} s", limit_s)
-                             : errors < 0
-                                 ? "gave no summary: " + last_line(child.said)
-                                 : fmt::format("{} error{}", errors, errors == 1 ? "" : "s");
-    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", tool, said);
-    if (errors < 0) continue;
+    const ToolReport report = read_tool(child, limit_s);
+    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", tool, report.said);
+    if (report.errors < 0) continue;
     cell.ran = true;
     cell.trials += kTrials;
-    if (errors > 0) cell.killed = true;
+    if (report.errors > 0) cell.killed = true;
   }
   cell.outcome = !cell.ran     ? core::Outcome::skipped
                  : cell.killed ? core::Outcome::fail
