@@ -696,6 +696,14 @@ struct Place {
   refuse(place, fmt::format("there is {} instead of {}", found, expected));
 }
 
+/// Keys that records of version 1 may lack. Any other that is missing would be read as a zero.
+bool is_of_version_2(std::string_view key) {
+  static constexpr std::string_view kKeys[] = {
+      "output_hashes", "one_stream", "eager",       "delay_sites", "delay_site", "delay_ns",
+      "delay_seed",    "readings",   "experiments", "no_evidence", "streams",    "shared_memory"};
+  return std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys);
+}
+
 class Reader {
  public:
   Reader(const Json& object, const Place& place) : object_(object), place_(place) {
@@ -846,7 +854,7 @@ class Reader {
     asked_.push_back(key);
     const auto found = object_.find(key);
     if (found != object_.end()) return &*found;
-    if (place_.may_lack_keys()) return nullptr;
+    if (place_.may_lack_keys() && is_of_version_2(key)) return nullptr;
     refuse(place_, fmt::format("the key '{}' is missing", key));
   }
 

@@ -149,14 +149,10 @@ class Changes {
       changes.back().perturbation.sync_each = true;
       changes.back().perturbation.graph_trials = 0;
     }
-    const bool replays =
-        std::any_of(evidence_.alternatives.begin(), evidence_.alternatives.end(),
-                    [](const auto& a) { return a.finding == core::FindingClass::graph; });
-    if (p.graph_trials > 0 || replays) {
-      changes.push_back(make(base, Change::eager, "launching instead of replaying graphs",
-                             "what a graph holds since its capture is gone"));
+    if (p.graph_trials > 0) {
+      changes.push_back(make(base, Change::eager, "launching instead of replaying graphs of trials",
+                             "trials that follow one another without the host are gone"));
       changes.back().perturbation.graph_trials = 0;
-      changes.back().perturbation.eager = replays;
     }
     changes.push_back(make(base, Change::one_block, "one block in each launch",
                            "what still fails lies inside a block"));

@@ -26,13 +26,25 @@ std::vector<const core::ErrorReading*> best_of_outputs(const core::Evidence& evi
   return best;
 }
 
+/// "3", or "3 or 11" where codes that repeat after 8 slices do not tell which of `number`.
+std::string slice_text(std::int64_t slice, double number) {
+  constexpr std::int64_t kCodes = 8, kNamed = 3;
+  std::string text = std::to_string(slice);
+  std::int64_t named = 1;
+  for (slice += kCodes; static_cast<double>(slice) < number; slice += kCodes) {
+    if (named++ == kNamed) return text + " or a multiple of 8 further on";
+    text += fmt::format(" or {}", slice);
+  }
+  return text;
+}
+
 /// The reading in words, with the other slices that are missing beside the first.
 std::string full_text(const core::Evidence& evidence, const core::ErrorReading& best) {
   if (best.kind != core::ErrorReading::Kind::slice_missing) return reading_text(best);
   std::vector<std::string> slices;
   for (const core::ErrorReading& other : evidence.readings) {
     if (other.output == best.output && other.kind == best.kind && explains(other)) {
-      slices.push_back(std::to_string(other.detail));
+      slices.push_back(slice_text(other.detail, other.value));
     }
   }
   return slices.size() < 2 ? reading_text(best)
@@ -53,12 +65,15 @@ std::string reading_text(const core::ErrorReading& reading) {
                        reading.detail);
   case Kind::saturated: return fmt::format("stuck at {:.6g} where more is expected", reading.value);
   case Kind::slice_missing:
-    return fmt::format("slice {} of the reduction is missing", reading.detail);
+    return fmt::format("slice {} of the reduction is missing",
+                       slice_text(reading.detail, reading.value));
   case Kind::slice_doubled:
-    return fmt::format("slice {} of the reduction is added twice", reading.detail);
+    return fmt::format("slice {} of the reduction is added twice",
+                       slice_text(reading.detail, reading.value));
   case Kind::slice_stale:
-    return fmt::format("slice {} of the reduction is added in the place of slice {}", reading.other,
-                       reading.detail);
+    return fmt::format("slice {} of the reduction is added in the place of slice {}",
+                       slice_text(reading.other, reading.value),
+                       slice_text(reading.detail, reading.value));
   case Kind::other_address:
     return fmt::format("they hold what belongs {} elements {}",
                        count(static_cast<std::uint64_t>(std::abs(reading.detail))),

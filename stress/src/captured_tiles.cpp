@@ -33,7 +33,12 @@ void compare(const core::TrialPlan& plan, const core::Capture& capture,
   const auto failure =
       std::find_if(result.failures.begin(), result.failures.end(),
                    [&](const core::FailedTrial& f) { return f.trial == capture.trial; });
-  if (failure != result.failures.end()) failure->wrong_tiles = std::move(wrong_tiles);
+  if (failure == result.failures.end()) return;
+  // As many as core::add_failure() keeps.
+  failure->wrong_tiles.clear();
+  std::size_t kept = wrong_tiles.size();
+  for (const core::FailedTrial& other : result.failures) kept += other.wrong_tiles.size();
+  if (kept <= core::TrialResult::kWrongTilesKept) failure->wrong_tiles = std::move(wrong_tiles);
 }
 
 }  // namespace

@@ -3,11 +3,15 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <stdexcept>
+#include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "faultline/core/errors.hpp"
+#include "faultline/core/token.hpp"
 #include "faultline/stress/statistics.hpp"
 
 namespace faultline::stress {
@@ -42,14 +46,15 @@ std::map<std::string, core::Severity> classes_of(const core::Verdict& verdict) {
   return classes;
 }
 
-/// Arms by name, cells by problem and config.
+/// Arms by name, cells by problem and config; those that ran.
 std::map<std::string, const core::TrialResult*> results_of(const core::Evidence& evidence) {
   std::map<std::string, const core::TrialResult*> results;
   for (const core::ArmEvidence& arm : evidence.arms) {
-    if (!arm.result.skipped) results.emplace("arm " + arm.perturbation.name, &arm.result);
+    if (arm.result.skipped || arm.result.trials == 0) continue;
+    results.emplace("arm " + arm.perturbation.name, &arm.result);
   }
   for (const core::ConfigEvidence& cell : evidence.configs) {
-    if (cell.result.skipped) continue;
+    if (cell.result.skipped || cell.result.trials == 0) continue;
     results.emplace(fmt::format("{} [{}]", cell.problem, cell.config), &cell.result);
   }
   return results;
@@ -73,6 +78,51 @@ std::uint64_t trials_of(const core::Evidence& evidence) {
   return trials;
 }
 
+/// What a record tells of how its inputs were drawn: tokens and the command line name the mode.
+std::set<std::string> data_modes_of(const core::RunRecord& record) {
+  std::set<std::string> modes;
+  for (const core::ArmEvidence& arm : record.evidence.arms) {
+    try {
+      if (!arm.token.empty()) modes.emplace(name_of(core::decode_token(arm.token).data));
+    } catch (const core::UsageError&) {
+      modes.emplace("unreadable");
+    }
+  }
+  const std::string& line = record.provenance.command_line;
+  if (const std::size_t at = line.find("--data"); at != line.npos) {
+    std::string_view mode = std::string_view(line).substr(at + 6);
+    mode.remove_prefix(std::min(mode.find_first_not_of(" ="), mode.size()));
+    modes.emplace(mode.substr(0, mode.find(' ')));
+  }
+  modes.erase(std::string(name_of(core::DataMode::normal)));
+  return modes;
+}
+
+/// Arms of the same name, if both have one, do the same.
+bool same_perturbations(const core::Evidence& a, const core::Evidence& b) {
+  for (const core::ArmEvidence& x : a.arms) {
+    for (const core::ArmEvidence& y : b.arms) {
+      if (x.perturbation.name == y.perturbation.name && !(x.perturbation == y.perturbation)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+/// A row of the kill matrix in words, and how good that is.
+std::pair<const char*, int> standing(const core::KillRow& row) {
+  if (row.is_mutant) {
+    if (row.right) return {"killed, named right", 3};
+    if (row.killed) return {"killed, named otherwise", 2};
+    if (row.no_evidence) return {"no evidence", 0};
+    return {row.applicable() ? "alive" : "not run", 0};
+  }
+  if (!row.applicable()) return {"not run", 2};
+  if (row.right) return {"not blamed", 3};
+  return row.killed ? std::pair{"blamed: fails", 0} : std::pair{"blamed: does not pass", 1};
+}
+
 std::string rate_text(const core::TrialResult& result) {
   const core::Interval interval =
       wilson_interval(std::min(result.failed, result.trials), result.trials);
@@ -86,7 +136,10 @@ class Comparer {
       : before_(before),
         after_(after),
         equal_trials_(before.seed == after.seed && before.variant == after.variant &&
-                      before.problem == after.problem &&
+                      before.problem == after.problem && before.config == after.config &&
+                      before.analysis_plan == after.analysis_plan &&
+                      data_modes_of(before) == data_modes_of(after) &&
+                      same_perturbations(before.evidence, after.evidence) &&
                       before.provenance.backend.name == after.provenance.backend.name &&
                       trials_of(before.evidence) == trials_of(after.evidence)) {}
 
@@ -124,6 +177,10 @@ class Comparer {
     if (before_.module_hashes != after_.module_hashes) {
       add(Kind::differs, "the code of the kernels");
     }
+    if (data_modes_of(before_) != data_modes_of(after_)) add(Kind::differs, "the data mode");
+    if (!same_perturbations(before_.evidence, after_.evidence)) {
+      add(Kind::differs, "what an arm does");
+    }
     const std::uint64_t a = trials_of(before_.evidence), b = trials_of(after_.evidence);
     note("trials", std::to_string(a), std::to_string(b));
   }
@@ -156,24 +213,30 @@ class Comparer {
 
   void rates() {
     const auto a = results_of(before_.evidence), b = results_of(after_.evidence);
-    std::vector<std::string> both;
-    std::size_t before_alone = 0;
+    std::vector<std::string> both, lost;
     for (const auto& [name, result] : a) {
       if (b.contains(name)) {
         both.push_back(name);
       } else {
-        ++before_alone;
+        lost.push_back(name);
       }
     }
     comparison_.rates = comparison_.compared = both.size();
-    if (before_alone > 0 || b.size() > both.size()) {
-      add(Kind::differs, fmt::format("arms and cells: {} in both, {} before alone, {} after alone",
-                                     both.size(), before_alone, b.size() - both.size()));
+    if (!lost.empty() || b.size() > both.size()) {
+      constexpr std::size_t kNamed = 4;
+      std::string text = fmt::format("arms and cells: {} in both, {} before alone, {} after alone",
+                                     both.size(), lost.size(), b.size() - both.size());
+      const std::size_t named = std::min(lost.size(), kNamed);
+      if (named > 0) {
+        text += fmt::format("; no trials now: {}{}",
+                            fmt::join(lost.begin(), lost.begin() + named, ", "),
+                            lost.size() > named ? ", ..." : "");
+      }
+      add(lost_kind(!lost.empty() && !both.empty()), text);
     }
     const bool exact = equal_trials_ && before_.evidence.backend_is_model;
     for (const std::string& name : both) {
       const core::TrialResult &x = *a.at(name), &y = *b.at(name);
-      if (x.trials == 0 || y.trials == 0) continue;
       const std::uint64_t x_failed = std::min(x.failed, x.trials),
                           y_failed = std::min(y.failed, y.trials);
       const double p = fisher_exact(x_failed, x.trials, y_failed, y.trials);
@@ -215,13 +278,50 @@ class Comparer {
     }
   }
 
+  /// What ran before and did not run now is worse, unless the run was cut short.
+  Kind lost_kind(bool lost) const {
+    return lost && !after_.evidence.interrupted ? Kind::worse : Kind::differs;
+  }
+
+  static bool same_row(const core::BenchRow& a, const core::BenchRow& b) {
+    return a.name == b.name && a.problem == b.problem && a.config == b.config;
+  }
+  static bool same_row(const core::KillRow& a, const core::KillRow& b) {
+    return a.subject == b.subject && a.variant == b.variant;
+  }
+  template <class Row>
+  static std::vector<const Row*> alone(const std::vector<Row>& rows,
+                                       const std::vector<Row>& others) {
+    std::vector<const Row*> left;
+    for (const Row& row : rows) {
+      const bool has_other = std::any_of(others.begin(), others.end(),
+                                         [&](const Row& other) { return same_row(row, other); });
+      if (!has_other) left.push_back(&row);
+    }
+    return left;
+  }
+
   void bench() {
+    for (const core::BenchRow* row : alone(before_.bench, after_.bench)) {
+      add(Kind::differs, fmt::format("time of {} {} [{}]: measured before alone", row->name,
+                                     row->problem, row->config));
+    }
+    for (const core::BenchRow* row : alone(after_.bench, before_.bench)) {
+      add(Kind::differs, fmt::format("time of {} {} [{}]: measured after alone", row->name,
+                                     row->problem, row->config));
+    }
     for (const core::BenchRow& after : after_.bench) {
       for (const core::BenchRow& before : before_.bench) {
-        const bool same = before.name == after.name && before.problem == after.problem &&
-                          before.config == after.config;
         const double x = before.median_graph_us, y = after.median_graph_us;
-        if (!same || !(x > 0.0) || !(y > 0.0)) continue;
+        if (!same_row(before, after)) continue;
+        if (!(x > 0.0) || !(y > 0.0)) {
+          if (x > 0.0 || y > 0.0) {
+            add(Kind::differs,
+                fmt::format("time of {} {} [{}]: measured {} alone", after.name, after.problem,
+                            after.config, x > 0.0 ? "before" : "after"));
+          }
+          continue;
+        }
         ++comparison_.compared;
         const double margin =
             1.0 + kTimeGrowth + 2 * std::max(before.spread_graph, after.spread_graph);
@@ -239,24 +339,27 @@ class Comparer {
   }
 
   void mutants() {
+    const auto lost = alone(before_.mutants.rows, after_.mutants.rows);
+    const bool any_both = lost.size() < before_.mutants.rows.size();
+    for (const core::KillRow* row : lost) {
+      add(lost_kind(any_both), fmt::format("{}@{}: {} before, and has no row now", row->subject,
+                                           row->variant, standing(*row).first));
+    }
+    for (const core::KillRow* row : alone(after_.mutants.rows, before_.mutants.rows)) {
+      add(Kind::differs, fmt::format("{}@{}: {}, and had no row before", row->subject, row->variant,
+                                     standing(*row).first));
+    }
     for (const core::KillRow& after : after_.mutants.rows) {
       for (const core::KillRow& before : before_.mutants.rows) {
-        if (before.subject != after.subject || before.variant != after.variant) continue;
+        if (!same_row(before, after)) continue;
         ++comparison_.compared;
-        // A clean variant that nobody blames is right.
-        if (before.right == after.right && before.killed == after.killed) continue;
-        const auto words = [](const core::KillRow& row) {
-          return !row.is_mutant ? (row.right ? "not blamed" : "blamed")
-                 : row.right    ? "killed, named right"
-                 : row.killed   ? "killed, named otherwise"
-                                : "alive";
-        };
-        const auto good = [](const core::KillRow& row) {
-          return !row.is_mutant ? 2 * row.right : row.right + row.killed;
-        };
-        add(good(after) < good(before) ? Kind::worse : Kind::better,
-            fmt::format("{}@{}: {} -> {}", after.subject, after.variant, words(before),
-                        words(after)));
+        const auto [was, was_good] = standing(before);
+        const auto [is, is_good] = standing(after);
+        if (std::string_view(was) == is) continue;
+        add(is_good < was_good   ? Kind::worse
+            : is_good > was_good ? Kind::better
+                                 : Kind::differs,
+            fmt::format("{}@{}: {} -> {}", after.subject, after.variant, was, is));
       }
     }
   }

@@ -42,7 +42,11 @@ std::uint64_t input_seed_of_trial(std::uint64_t input_seed, std::uint64_t trial,
 }
 
 ErrorReadings::ErrorReadings(const core::TrialPlan& plan, core::DataMode data)
-    : plan_(plan), data_(data), outputs_(plan.output_indices()), wrong_(outputs_.size(), 0) {
+    : plan_(plan),
+      data_(data),
+      outputs_(plan.output_indices()),
+      wrong_(outputs_.size(), 0),
+      wrong_with_earlier_(outputs_.size(), 0) {
   if (data != core::DataMode::digits) return;
   for (const core::BufferSpec& buffer : plan.buffers) {
     const core::ReductionAxis& axis = buffer.reduction;
@@ -50,7 +54,7 @@ ErrorReadings::ErrorReadings(const core::TrialPlan& plan, core::DataMode data)
     for (std::int64_t begin = 0; begin < axis.extent; begin += axis.tile) {
       const std::int64_t steps = std::min(axis.tile, axis.extent - begin);
       const double code = std::ldexp(static_cast<double>(steps) / static_cast<double>(axis.tile),
-                                     static_cast<int>(2 * (begin / axis.tile % 8)));
+                                     static_cast<int>(2 * (begin / axis.tile % kCodes)));
       code_sum_ += code;
       slices_.push_back(code);
       const bool known =
@@ -99,6 +103,7 @@ void ErrorReadings::add(std::uint32_t o, const core::Tensor& got,
     wrong.resize(kept);
   }
   wrong_[o] += wrong.size();
+  if (!earlier.empty()) wrong_with_earlier_[o] += wrong.size();
   read_bits(o, wrong, poison);
   read_offset(o, wrong);
   read_scale(o, wrong);
@@ -199,16 +204,19 @@ void ErrorReadings::read_saturation(std::uint32_t o, const std::vector<Element>&
 /// the same multiple of the codes of what went wrong.
 void ErrorReadings::read_slices(std::uint32_t o, const std::vector<Element>& wrong) {
   if (code_sum_ <= 0.0) return;
-  using Reading = std::tuple<Kind, int, int>;
+  // The last: the number of slices where another of the same code is as likely.
+  using Reading = std::tuple<Kind, int, int, double>;
+  const double among = slices_.size() > kCodes ? static_cast<double>(slices_.size()) : 0.0;
   std::map<Reading, std::vector<const Element*>> readings;
   const auto one_or_two = [&](const auto& is) -> std::optional<Reading> {
     for (const auto& [code, slice] : codes_) {
-      if (is(-code)) return Reading{Kind::slice_missing, slice, 0};
-      if (is(code)) return Reading{Kind::slice_doubled, slice, 0};
+      if (is(-code)) return Reading{Kind::slice_missing, slice, 0, among};
+      if (is(code)) return Reading{Kind::slice_doubled, slice, 0, among};
     }
     for (const auto& [lost, slice] : codes_) {
       for (const auto& [added, other] : codes_) {
-        if (slice != other && is(added - lost)) return Reading{Kind::slice_stale, slice, other};
+        if (slice != other && is(added - lost))
+          return Reading{Kind::slice_stale, slice, other, among};
       }
     }
     return std::nullopt;
@@ -231,7 +239,7 @@ void ErrorReadings::read_slices(std::uint32_t o, const std::vector<Element>& wro
     }
     if (from < slices_.size() && is(-tail)) {
       for (; from < slices_.size(); ++from) {
-        readings[{Kind::slice_missing, static_cast<int>(from), 0}].push_back(&e);
+        readings[{Kind::slice_missing, static_cast<int>(from), 0, 0.0}].push_back(&e);
       }
       continue;
     }
@@ -246,11 +254,11 @@ void ErrorReadings::read_slices(std::uint32_t o, const std::vector<Element>& wro
       if (rest % 4 == 1) missing.push_back(digit);
     }
     if (!plain) continue;
-    for (const int slice : missing) readings[{Kind::slice_missing, slice, 0}].push_back(&e);
+    for (const int slice : missing) readings[{Kind::slice_missing, slice, 0, among}].push_back(&e);
   }
   for (const auto& [what, matched] : readings) {
-    const auto& [kind, slice, other] = what;
-    count({o, kind, slice, other}, matched);
+    const auto& [kind, slice, other, number] = what;
+    count({o, kind, slice, other}, matched, number);
   }
 }
 
@@ -318,9 +326,11 @@ std::vector<core::ErrorReading> ErrorReadings::result() const {
     std::vector<core::ErrorReading> here;
     for (const auto& [key, tally] : tallies_) {
       const auto& [output, kind, detail, other] = key;
-      if (output != o || 2 * tally.matched < wrong_[o]) continue;
+      // Of those captures in which it was looked for.
+      const std::uint64_t wrong = kind == Kind::other_trial ? wrong_with_earlier_[o] : wrong_[o];
+      if (output != o || 2 * tally.matched < wrong) continue;
       core::ErrorReading reading{kind,        plan_.buffers[outputs_[o]].name,
-                                 wrong_[o],   tally.matched,
+                                 wrong,       tally.matched,
                                  tally.tiles, detail,
                                  other,       tally.value};
       if (kind == Kind::one_bit) {

@@ -28,8 +28,11 @@ class ErrorReadings {
   void add(std::uint32_t o, const core::Tensor& got, const core::ReferenceTensor& expected,
            std::uint64_t poison, const std::vector<core::ReferenceTensor>& earlier);
 
-  /// The best first, at most four of an output.
+  /// The best first, at most four of an output. Codes repeat after kCodes slices: where a slice is
+  /// told by its code alone and there are more, `value` is their number, else 0.
   std::vector<core::ErrorReading> result() const;
+
+  static constexpr int kCodes = 8;
 
  private:
   using Kind = core::ErrorReading::Kind;
@@ -65,7 +68,7 @@ class ErrorReadings {
   std::vector<std::pair<double, int>> codes_;
   std::vector<double> slices_;  ///< the code of each
   double code_sum_ = 0.0;
-  std::vector<std::uint64_t> wrong_;
+  std::vector<std::uint64_t> wrong_, wrong_with_earlier_;  ///< the latter where `earlier` was given
   std::map<Key, Tally> tallies_;
 };
 

@@ -279,7 +279,12 @@ class Explainer {
       const Shown now = shown_by(probe_.run(with_seed));
       if (now.kind == Shown::Kind::untried) break;
       if (most.kind != Shown::Kind::otherwise || now.kind == Shown::Kind::fails) most = now;
-      if (now.kind == Shown::Kind::fails || probe_.spent()) break;
+      if (now.kind == Shown::Kind::fails) break;
+      if (probe_.spent() && seed != seeds_.back()) {
+        // The seeds that are left might fail: a pass of some is none.
+        explanation_.budget_spent = true;
+        return {};
+      }
     }
     return most;
   }
@@ -517,7 +522,9 @@ std::optional<core::TrialToken> first_failure(core::Backend& backend,
 Explanation explain(core::Backend& backend, const kernels::SubjectRegistry& registry,
                     const core::TrialToken& trial, const ExplainOptions& options) {
   detail::require_backend(backend, trial);
-  return Explainer(backend, registry, trial, options).run();
+  Explanation explanation = Explainer(backend, registry, trial, options).run();
+  explanation.stopped = detail::stopped(options.run);
+  return explanation;
 }
 
 std::string to_text(const Explanation& explanation) {
@@ -548,7 +555,10 @@ std::string to_text(const Explanation& explanation) {
                         "`faultline stress` measures rates\n",
                         explanation.other_seeds_failed, explanation.other_seeds);
   }
-  if (explanation.budget_spent) text += "  the budget was spent before everything was tried\n";
+  if (explanation.budget_spent) {
+    text += fmt::format("  {} before everything was tried\n",
+                        explanation.stopped ? "stopped" : "the budget was spent");
+  }
   return text;
 }
 

@@ -439,6 +439,12 @@ TEST(Record, OfAnEarlierVersionMayLackKeys) {
   EXPECT_EQ(read.evidence.launches, 3u);
   document["evidence"]["surprise"] = 1;
   EXPECT_THROW(record_from_json(document.dump()), UsageError);
+  document["evidence"].erase("surprise");
+  for (const char* counted : {"failed", "trials", "abnormal"}) {
+    json lacking = document;
+    lacking["evidence"]["arms"][0]["result"].erase(counted);
+    EXPECT_THROW(record_from_json(lacking.dump()), UsageError) << counted << " is no later key";
+  }
 }
 
 /// Keys that the schema requires, looked up without a validator.

@@ -3,6 +3,7 @@
 // shapes, dtypes, places and sizes, and has to be read from the values alone. Faults without such
 // a pattern, and outputs that only rounding moved, must give no reading. The numbers from 1000 on
 // are a hold-out: the limits were shaped on the others.
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <string>
@@ -252,14 +253,13 @@ TEST_P(ErrorReadings, TellTheCausesApart) {
 
 INSTANTIATE_TEST_SUITE_P(ShapedAndHoldOut, ErrorReadings, testing::Values(0, 1000));
 
-TEST(ErrorReadingWords, StandInTheFinding) {
-  Case c = make_case(Fault::missing, 3);
-  c.plan.subject = "product";
+core::Verdict verdict_of(const core::TrialResult& result,
+                         const std::vector<core::ErrorReading>& readings) {
   core::Evidence evidence;
   evidence.subject = "product";
   evidence.mode = "stress";
   core::ArmEvidence arm;
-  arm.result = c.result;
+  arm.result = result;
   core::OutputTotals output;
   output.name = "y";
   output.compared_elements = 100;
@@ -267,8 +267,62 @@ TEST(ErrorReadingWords, StandInTheFinding) {
   output.bad_trials = 1;
   arm.result.outputs = {output};
   evidence.arms = {arm};
-  evidence.readings = stress::examine_captures(c.plan, c.data, {&c.result}).readings;
-  const core::Verdict verdict = diagnosis::diagnose(evidence);
+  evidence.readings = readings;
+  return diagnosis::diagnose(evidence);
+}
+
+TEST(ErrorReadingsOf, SeveralCapturesWithInputsOfTheirOwn) {
+  // Each holds the result of the trial before it.
+  const core::TrialPlan plan = plan_of(64, 0, core::Dtype::f32);
+  core::TrialResult result;
+  for (std::uint64_t trial = 1; trial < 6; ++trial) {
+    const std::uint64_t input_seed = core::trial_seed(11, trial);
+    core::Tensor y(core::Dtype::f32, {64});
+    const auto before = stress::make_inputs(plan, DataMode::epoch, core::trial_seed(11, trial - 1));
+    for (std::int64_t i = 0; i < 64; ++i) y.set(i, before[0].at(i));
+    result.captures.push_back({trial, input_seed, core::poison_word(trial), {y}});
+  }
+  const auto readings = stress::examine_captures(plan, DataMode::epoch, {&result}).readings;
+  const auto found = std::find_if(readings.begin(), readings.end(),
+                                  [](const auto& r) { return r.kind == Kind::other_trial; });
+  ASSERT_NE(found, readings.end());
+  EXPECT_EQ(found->detail, 1);
+  EXPECT_EQ(found->matched, found->wrong);
+}
+
+TEST(ErrorReadingsOf, MoreSlicesThanCodes) {
+  core::TrialPlan plan = plan_of(64, 256, core::Dtype::f32);
+  plan.reference = [reference = plan.reference](const std::vector<core::Tensor>& inputs) {
+    std::vector<core::ReferenceTensor> outputs = reference(inputs);
+    for (double& bound : outputs[0].bound) bound *= 1e-3;  // the digits must not drown
+    return outputs;
+  };
+  const std::uint64_t input_seed = core::trial_seed(11, 3);
+  const auto inputs = stress::make_inputs(plan, DataMode::digits, input_seed);
+  core::Tensor y(core::Dtype::f32, {64});
+  for (std::int64_t i = 0; i < 64; ++i) {
+    double sum = 0.0;
+    for (std::int64_t k = 0; k < 256; ++k) {
+      if (k / 16 != 11) sum += inputs[0].at(i * 256 + k) * inputs[1].at(k);
+    }
+    y.set(i, sum);
+  }
+  core::TrialResult result;
+  result.captures = {{3, input_seed, core::poison_word(3), {y}}};
+  const auto readings = stress::examine_captures(plan, DataMode::digits, {&result}).readings;
+  ASSERT_FALSE(readings.empty());
+  EXPECT_EQ(readings[0].kind, Kind::slice_missing);
+  EXPECT_EQ(readings[0].detail, 3);
+  EXPECT_EQ(readings[0].value, 16.0);
+  result.trials = result.failed = result.wrong_values = 1;
+  EXPECT_THAT(verdict_of(result, readings).findings[0].headline,
+              testing::HasSubstr("slice 3 or 11 of the reduction is missing"));
+}
+
+TEST(ErrorReadingWords, StandInTheFinding) {
+  const Case c = make_case(Fault::missing, 3);
+  const core::Verdict verdict =
+      verdict_of(c.result, stress::examine_captures(c.plan, c.data, {&c.result}).readings);
   EXPECT_EQ(verdict.findings[0].finding, core::FindingClass::unknown);
   const std::string slice = fmt::format("slice {} of the reduction is missing", c.planted.detail);
   EXPECT_THAT(verdict.findings[0].headline, testing::HasSubstr(slice));

@@ -123,6 +123,28 @@ TEST_F(FailingCases, FreeAndNeededCoordinatesAreTold) {
                                    HasSubstr("  config   stages")));
 }
 
+TEST_F(FailingCases, ABudgetThatEndsBetweenSeedsIsNoPass) {
+  // Odd seeds fail; with other stages 5 alone does.
+  const Fault wrong = [](const Where& w) {
+    return w.seed % 2 == 1 && (w.stages == 3 || w.seed == 5);
+  };
+  EXPECT_EQ(coordinate(explained(wrong, 100), "stages").role, Role::free);
+  for (std::uint64_t executions = 1; executions < 60; ++executions) {
+    const Explanation partly = explained(wrong, 100, executions);
+    if (!partly.refused.empty()) continue;
+    EXPECT_NE(coordinate(partly, "stages").role, Role::needed) << executions << " executions";
+  }
+  std::atomic<bool> stop{false};
+  FaultyBackend backend(true, [&](const Where& w) {
+    if (w.seed != 7) stop = true;
+    return true;
+  });
+  ExplainOptions options;
+  options.run.stop = &stop;
+  const Explanation stopped = explain(backend, registry_, token("simulator", 100), options);
+  EXPECT_THAT(to_text(stopped), HasSubstr("stopped before everything was tried"));
+}
+
 TEST_F(FailingCases, ThresholdsAreBisected) {
   const Explanation from = explained([](const Where& w) { return w.n >= 37; }, 1000);
   EXPECT_EQ(coordinate(from, "n").role, Role::from);
@@ -404,6 +426,73 @@ TEST(Compare, SaysWhatGotWorseAndBetter) {
   EXPECT_FALSE(compare_runs(slow, bench).worse());
   slow.bench[0].spread_graph = 0.05;
   EXPECT_FALSE(compare_runs(bench, slow).worse());
+}
+
+TEST(Compare, NothingComparedIsNotNoDifference) {
+  const core::RunRecord clean = run_with(0, 9, 0.25, true), none = run_with(0, 0, 0.25, true);
+  EXPECT_EQ(compare_runs(none, none).compared, 0u);
+  EXPECT_EQ(compare_runs(clean, none).compared, 0u);
+  // One arm of two ran before and is skipped now; one that is new is no loss.
+  core::RunRecord two = clean;
+  two.evidence.arms.push_back(two.evidence.arms[0]);
+  two.evidence.arms[1].perturbation.name = "flush_l2";
+  core::RunRecord skipped = two;
+  skipped.evidence.arms[1].result.skipped = true;
+  EXPECT_THAT(changes(two, skipped), testing::Contains(HasSubstr("no trials now: arm flush_l2")));
+  EXPECT_TRUE(compare_runs(two, skipped).worse());
+  EXPECT_FALSE(compare_runs(skipped, two).worse());
+  skipped.evidence.interrupted = true;
+  EXPECT_FALSE(compare_runs(two, skipped).worse());
+  core::RunRecord bench = clean;
+  bench.bench.resize(1);
+  bench.bench[0].name = "toy@clean";
+  bench.bench[0].median_graph_us = 10.0;
+  EXPECT_THAT(changes(bench, clean),
+              ElementsAre(HasSubstr("toy@clean  []: measured before alone")));
+}
+
+TEST(Compare, OtherTrialsAreNotCalledTheSame) {
+  const core::RunRecord before = run_with(30, 1000, 7.0, true);
+  const auto after = [](auto change) {
+    core::RunRecord record = run_with(31, 1000, 7.0, true);
+    change(record);
+    return record;
+  };
+  const auto same = testing::Contains(HasSubstr("the trials are the same ones"));
+  EXPECT_THAT(changes(before, after([](auto&) {})), same);
+  EXPECT_THAT(changes(before, after([](auto& r) { r.config = "stages=3"; })), Not(same));
+  EXPECT_THAT(changes(before, after([](auto& r) { r.analysis_plan = "x"; })), Not(same));
+  EXPECT_THAT(changes(before, after([](auto& r) {
+                        r.provenance.command_line = "faultline stress toy --data zeros --seed 1";
+                      })),
+              testing::AllOf(Not(same), testing::Contains("differs the data mode")));
+  EXPECT_THAT(
+      changes(before, after([](auto& r) { r.evidence.arms[0].perturbation.delay_seed = 4; })),
+      Not(same));
+}
+
+TEST(Compare, CleanRowsOfTheKillMatrix) {
+  core::RunRecord right = run_with(0, 0, 0.0, true), open = right, failing = right, none = right;
+  core::KillRow row;
+  row.subject = "toy";
+  row.variant = "clean";
+  row.cells.resize(1);
+  row.cells[0].ran = row.right = true;
+  right.mutants.rows = {row};
+  row.right = false;
+  open.mutants.rows = {row};
+  row.killed = true;
+  failing.mutants.rows = {row};
+  EXPECT_TRUE(compare_runs(right, open).worse());
+  EXPECT_TRUE(compare_runs(open, failing).worse());
+  EXPECT_FALSE(compare_runs(failing, open).worse());
+  row.variant = "mutant";
+  row.is_mutant = row.no_evidence = true;
+  row.killed = false;
+  none.mutants.rows = {row, right.mutants.rows[0]};
+  EXPECT_THAT(changes(none, right),
+              ElementsAre("worse toy@mutant: no evidence before, and has no row now"));
+  EXPECT_FALSE(compare_runs(right, none).worse());
 }
 
 TEST(Compare, RowsOfTheKillMatrix) {

@@ -74,7 +74,8 @@ struct Explanation {
   std::string refused{};
   std::vector<Coordinate> coordinates{};
   std::uint64_t executions = 0;
-  bool budget_spent = false;
+  bool budget_spent = false;  ///< or the run was stopped: not everything was tried
+  bool stopped = false;
   std::uint64_t other_seeds = 0, other_seeds_failed = 0;
 };
 
