@@ -75,6 +75,7 @@ core::RunRecord Run::unfinished() const {
   partial.evidence.mode = partial.command;
   partial.evidence.interrupted = true;
   partial.verdict = judge(partial.evidence);
+  stress::add_replayed(replayed_, partial.evidence, partial.verdict);
   return partial;
 }
 
@@ -84,17 +85,34 @@ void Run::write_unfinished() const {
   reports::write_output(context_.options.run_dir + "/run.json", core::to_json(unfinished()));
 }
 
+std::vector<store::CaseResult> Run::results_to_store() const {
+  return replayed_are_stored_ ? std::vector<store::CaseResult>() : stress::results_of(replayed_);
+}
+
+void Run::use_replayed(std::vector<stress::ReplayedCase> replayed) {
+  replayed_ = std::move(replayed);
+  if (replayed_.empty()) return;
+  try {
+    write_unfinished();
+    keep_in_store(unfinished());
+  } catch (const core::Error& error) {
+    // The end of the run tries again, and fails it.
+    fmt::print(stderr, "faultline: warning: the replays are not kept yet: {}\n", error.what());
+  }
+}
+
 void Run::keep_in_store(const core::RunRecord& so_far) {
   if (!store_) return;
   if (stored_run_ == 0) stored_run_ = store_->begin_run(so_far);
-  store_->update_run(stored_run_, so_far, stress::failing_cases_of(so_far));
+  store_->update_run(stored_run_, so_far, stress::failing_cases_of(so_far), results_to_store());
+  if (!replayed_.empty()) replayed_are_stored_ = true;
 }
 
 void Run::finish_in_store(bool say_so) {
   if (!store_) return;
   if (stored_run_ == 0) stored_run_ = store_->begin_run(record_);
   const std::vector<store::FailingCase> cases = stress::failing_cases_of(record_);
-  store_->finish_run(stored_run_, record_, cases, replayed_);
+  store_->finish_run(stored_run_, record_, cases, results_to_store());
   if (!say_so) return;
   fmt::print("stored: run {} in {}{}\n", stored_run_, store_->path(),
              cases.empty() ? ""
@@ -180,8 +198,9 @@ std::function<void(const core::Evidence&)> Run::checkpoint() {
     if (begin < next) return;
     core::RunRecord partial = record_;
     partial.evidence = evidence;
-    for (auto& arm : partial.evidence.arms) arm.result.captures.clear();
     partial.verdict = judge(evidence);
+    stress::add_replayed(replayed_, partial.evidence, partial.verdict);
+    for (auto& arm : partial.evidence.arms) arm.result.captures.clear();
     try {
       if (!context_.options.run_dir.empty()) {
         reports::write_output(context_.options.run_dir + "/run.json", core::to_json(partial));
@@ -198,11 +217,10 @@ std::function<void(const core::Evidence&)> Run::checkpoint() {
   };
 }
 
-int Run::finish(core::Evidence evidence, const std::vector<stress::ReplayedCase>& replayed) {
+int Run::finish(core::Evidence evidence) {
   record_.evidence = std::move(evidence);
   record_.verdict = judge(record_.evidence);
-  stress::add_replayed(replayed, record_.evidence, record_.verdict);
-  replayed_ = stress::results_of(replayed);
+  stress::add_replayed(replayed_, record_.evidence, record_.verdict);
   add_excerpts();
   add_replay_lines();
   return finish_with_verdict();

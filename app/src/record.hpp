@@ -46,9 +46,13 @@ class Run {
   /// With --run: the record as it stands, marked as unfinished. Otherwise nothing.
   void write_unfinished() const;
 
-  /// Diagnose, add what stored cases showed that were replayed first, add excerpts and replay
-  /// lines, print, write the reports and the store; the exit code.
-  int finish(core::Evidence evidence, const std::vector<stress::ReplayedCase>& replayed = {});
+  /// What stored cases showed that were replayed first: part of every verdict from here on, and
+  /// kept at once.
+  void use_replayed(std::vector<stress::ReplayedCase> replayed);
+
+  /// Diagnose, add what stored cases showed, add excerpts and replay lines, print, write the
+  /// reports and the store; the exit code.
+  int finish(core::Evidence evidence);
   /// The same for a record whose verdict is already set (bench).
   int finish_with_verdict();
 
@@ -59,6 +63,9 @@ class Run {
   void add_replay_lines();
   /// The record without evidence, marked as unfinished.
   core::RunRecord unfinished() const;
+  /// What came of the replayed cases, unless the store has it: once, since another process may see
+  /// a case fail later.
+  std::vector<store::CaseResult> results_to_store() const;
   void keep_in_store(const core::RunRecord& so_far);
   void finish_in_store(bool say_so);
 
@@ -68,7 +75,8 @@ class Run {
   std::vector<core::ModuleRef> modules_;
   std::unique_ptr<store::Store> store_;
   std::int64_t stored_run_ = 0;  ///< 0: not begun
-  std::vector<store::CaseResult> replayed_;
+  std::vector<stress::ReplayedCase> replayed_;
+  bool replayed_are_stored_ = false;
   std::chrono::steady_clock::time_point started_;
 };
 

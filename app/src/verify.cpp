@@ -6,11 +6,14 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <filesystem>
 #include <optional>
+#include <thread>
 
 #include "backend_choice.hpp"
 #include "faultline/core/errors.hpp"
+#include "faultline/reports/visible.hpp"
 #include "faultline/stress/stored_cases.hpp"
 #include "memory.hpp"
 #include "record.hpp"
@@ -59,28 +62,59 @@ void require_memory_for_all(const Context& context, const kernels::ResolvedTrial
   }
 }
 
+/// A stop flag for a part of the work: set with another one, or when its own time is over.
+class PartOfBudget {
+ public:
+  PartOfBudget(const std::atomic<bool>& all, double seconds)
+      : watch_([this, &all, seconds](const std::stop_token& ended) {
+          constexpr std::chrono::milliseconds kBetweenLooks(20);
+          const auto started = std::chrono::steady_clock::now();
+          while (!ended.stop_requested() && !over_) {
+            const std::chrono::duration<double> elapsed =
+                std::chrono::steady_clock::now() - started;
+            if (all || elapsed.count() >= seconds) over_ = true;
+            std::this_thread::sleep_for(kBetweenLooks);
+          }
+        }) {}
+  const std::atomic<bool>& over() const { return over_; }
+
+ private:
+  std::atomic<bool> over_{false};
+  std::jthread watch_;  ///< last, so that it ends first
+};
+
 /// With --store: the stored failing cases of the variant, before anything else, and what each
-/// shows.
-std::vector<stress::ReplayedCase> replay_stored(const Context& context, Run& run, Work& work,
-                                                core::Backend& backend,
-                                                const kernels::ResolvedTrial& trial) {
-  if (!run.store()) return {};
+/// shows. The sweep keeps half of --budget.
+void replay_stored(const Context& context, Run& run, Work& work, core::Backend& backend,
+                   const kernels::ResolvedTrial& trial) {
+  if (!run.store()) return;
   std::vector<store::FailingCase> cases =
       run.store()->failing_cases(trial.subject->name, trial.variant->name, backend.info().name);
   // Those of a property may keep within the bound and break another law.
   std::erase_if(cases, [](const store::FailingCase& one) {
     return one.origin != "verify" && one.origin != "stress" && one.origin != "race";
   });
-  if (cases.empty()) return {};
+  if (cases.empty()) return;
   constexpr std::uint64_t kRepeats = 200;  // on a device
-  const std::vector<stress::ReplayedCase> replayed = stress::replay_cases(
-      backend, context.registry, cases, {.repeats = kRepeats, .run = work.run_options()});
+  stress::RunOptions options = work.run_options();
+  std::optional<PartOfBudget> part;
+  if (context.options.budget_s > 0.0) {
+    part.emplace(*options.stop, context.options.budget_s / 2);
+    options.stop = &part->over();
+  }
+  const std::vector<stress::ReplayedCase> replayed =
+      stress::replay_cases(backend, context.registry, cases, {.repeats = kRepeats, .run = options});
   work.clear();
-  if (context.options.quiet || report_on_stdout(context.options)) return replayed;
-  fmt::print("Replayed first: {} of {} stored failing case{} of {}@{}\n", replayed.size(),
-             cases.size(), cases.size() == 1 ? "" : "s", trial.subject->name, trial.variant->name);
-  for (const stress::ReplayedCase& one : replayed) fmt::print("  {}\n", stress::to_text(one));
-  return replayed;
+  run.use_replayed(replayed);
+  if (context.options.quiet || report_on_stdout(context.options)) return;
+  const auto ran =
+      std::count_if(replayed.begin(), replayed.end(),
+                    [](const stress::ReplayedCase& one) { return !one.evidence.arms.empty(); });
+  fmt::print("Replayed first: {} of {} stored failing case{} of {}@{}\n", ran, cases.size(),
+             cases.size() == 1 ? "" : "s", trial.subject->name, trial.variant->name);
+  for (const std::string& line : stress::to_lines(replayed)) {
+    fmt::print("  {}\n", reports::visible(line));
+  }
 }
 
 int verify_variant(const Context& context) {
@@ -131,14 +165,13 @@ int verify_variant(const Context& context) {
                   verify.configs.empty() ? "all configs" : "one config", verify.trials);
 
   Work work(context);
-  const std::vector<stress::ReplayedCase> replayed =
-      replay_stored(context, run, work, *backend, first);
+  replay_stored(context, run, work, *backend, first);
   verify.run = work.run_options();
   verify.run.checkpoint = run.checkpoint();
   core::Evidence evidence =
       stress::run_verify(*backend, *first.subject, *first.variant, problems, verify);
   work.finish();
-  return run.finish(std::move(evidence), replayed);
+  return run.finish(std::move(evidence));
 }
 
 /// One run and one verdict for each clean variant; the exit code is the worst. A variant that

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "faultline/reports/visible.hpp"
+
 namespace faultline::reports {
 
 /// UTF-8 to code points; each byte that is no UTF-8 becomes U+FFFD.
@@ -17,10 +19,6 @@ void append_utf8(std::string& out, char32_t code_point);
 std::string printable(std::string_view text, bool unicode);
 /// Columns of printable() text.
 int columns_of(std::string_view printable_text);
-
-/// UTF-8 without control characters (but tab and newline) and bidirectional controls: they become
-/// visible, as "[U+001B]". Bytes that are no UTF-8 become U+FFFD.
-std::string visible(std::string_view text);
 
 /// visible() text, escaped for HTML and for XML 1.0, which does not admit U+FFFE and U+FFFF: they
 /// become visible too. Fit for text and for quoted attributes; with `attribute` tabs and newlines

@@ -2,6 +2,8 @@
 #include "faultline/stress/stored_cases.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -9,6 +11,7 @@
 #include "faultline/core/errors.hpp"
 #include "faultline/diagnosis/diagnose.hpp"
 #include "faultline/diagnosis/totals.hpp"
+#include "faultline/stress/statistics.hpp"
 #include "run_arm.hpp"
 
 namespace faultline::stress {
@@ -35,6 +38,70 @@ std::size_t count_of(const std::vector<ReplayedCase>& replayed, State state) {
 
 std::string cases_text(std::size_t n, std::size_t of) {
   return fmt::format("{} of {} stored case{}", n, of, of == 1 ? "" : "s");
+}
+
+/// Runs without a failure after which the upper bound on the rate is below `rate`.
+std::uint64_t runs_below(double rate) {
+  if (rate <= 0.0) return ~0ull;
+  if (rate >= 1.0) return 1;
+  constexpr double kAlpha = 0.05;  // of zero_failure_upper_bound()
+  return static_cast<std::uint64_t>(std::log(kAlpha) / std::log1p(-rate)) + 1;
+}
+
+double lowest_rate(const store::FailingCase& stored) {
+  return stored.failed == 0 ? 0.0 : wilson_interval(stored.failed, stored.trials).low;
+}
+
+/// A case of which nothing failed: what that says.
+void judge_without_failure(ReplayedCase& replayed) {
+  const core::ArmEvidence& arm = replayed.evidence.arms.front();
+  const store::FailingCase& stored = replayed.stored;
+  if (arm.result.trials == 0 || replayed.verdict.outcome != core::Outcome::pass) {
+    replayed.why = replayed.verdict.summary;
+  } else if (replayed.evidence.backend_is_model || arm.upper95 < lowest_rate(stored)) {
+    replayed.state = State::fixed;
+  } else {
+    replayed.why =
+        fmt::format("no failure in {} runs, too few to tell: it failed in {} of {} "
+                    "before, and its rate may be as low as {:.2g}",
+                    arm.result.trials, stored.failed, stored.trials, lowest_rate(stored));
+  }
+}
+
+/// What cases alike have in common.
+std::string likeness(const core::TrialToken& trial) {
+  return fmt::format("{}@{}|{}|{}|{}", trial.subject, trial.variant, trial.problem, trial.config,
+                     core::to_text(trial.perturbation));
+}
+
+/// A line for each reason why cases were not judged.
+std::vector<std::string> open_lines(const std::vector<ReplayedCase>& replayed) {
+  std::vector<std::vector<const ReplayedCase*>> groups;
+  for (const ReplayedCase& one : replayed) {
+    if (one.state != State::not_judged) continue;
+    const auto same = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {
+      return group.front()->why == one.why;
+    });
+    if (same != groups.end()) {
+      same->push_back(&one);
+    } else {
+      groups.push_back({&one});
+    }
+  }
+  std::vector<std::string> lines;
+  for (const auto& group : groups) {
+    if (group.size() == 1) {
+      lines.push_back(to_text(*group.front()));
+      continue;
+    }
+    std::string ids;
+    for (const ReplayedCase* one : group) {
+      ids += fmt::format("{}{}", ids.empty() ? "" : ", ", one->stored.id);
+    }
+    lines.push_back(
+        fmt::format("{} stored cases ({}): not judged: {}", group.size(), ids, group.front()->why));
+  }
+  return lines;
 }
 
 /// The error that the case shows, in the run's verdict: added, or as a sentence more of one of its
@@ -95,30 +162,46 @@ std::vector<ReplayedCase> replay_cases(core::Backend& backend,
                                        const kernels::SubjectRegistry& registry,
                                        const std::vector<store::FailingCase>& cases,
                                        const ReplayOptions& options) {
+  const bool is_model = backend.info().is_model;
+  std::map<std::string, std::size_t> alike;
   std::vector<ReplayedCase> replayed;
   for (const store::FailingCase& stored : cases) {
-    if (detail::stopped(options.run)) break;
-    ReplayedCase one;
+    ReplayedCase& one = replayed.emplace_back();
     one.stored = stored;
+    if (!stored.unreadable.empty()) {
+      one.why = stored.unreadable;
+      continue;
+    }
+    if (detail::stopped(options.run)) {
+      one.why = "the time for stored cases ran out";
+      continue;
+    }
+    if (++alike[likeness(stored.trial)] > kReplaysAlike) {
+      one.why =
+          fmt::format("{} seen later, alike but for data and seed, were replayed; a later run "
+                      "takes these when those are fixed",
+                      kReplaysAlike);
+      continue;
+    }
+    ReplayOptions own = options;
+    const std::uint64_t needed = is_model ? 1 : runs_below(lowest_rate(stored));
+    if (needed <= kMostRuns) own.repeats = std::max(own.repeats, needed);
     try {
-      one.evidence = replay(backend, registry, stored.trial, options).evidence;
+      one.evidence = replay(backend, registry, stored.trial, own).evidence;
     } catch (const core::UsageError& error) {
       // The subject's domain has changed since.
       one.why = error.what();
-      replayed.push_back(std::move(one));
       continue;
     }
-    if (one.evidence.interrupted) break;
     one.verdict = diagnosis::diagnose(one.evidence);
-    const core::TrialResult& result = one.evidence.arms.front().result;
-    if (result.failed > 0) {
+    if (one.evidence.arms.front().result.failed > 0) {
       one.state = State::failed_again;
-    } else if (result.trials > 0 && one.verdict.outcome == core::Outcome::pass) {
-      one.state = State::fixed;
+    } else if (one.evidence.interrupted) {
+      one.evidence = {};
+      one.why = "the time for stored cases ran out";
     } else {
-      one.why = one.verdict.summary;
+      judge_without_failure(one);
     }
-    replayed.push_back(std::move(one));
   }
   return replayed;
 }
@@ -149,6 +232,15 @@ std::string to_text(const ReplayedCase& replayed) {
                             result.trials, replayed.evidence.arms.front().upper95);
 }
 
+std::vector<std::string> to_lines(const std::vector<ReplayedCase>& replayed) {
+  std::vector<std::string> lines;
+  for (const ReplayedCase& one : replayed) {
+    if (one.state != State::not_judged) lines.push_back(to_text(one));
+  }
+  for (std::string& line : open_lines(replayed)) lines.push_back(std::move(line));
+  return lines;
+}
+
 void add_replayed(const std::vector<ReplayedCase>& replayed, core::Evidence& evidence,
                   core::Verdict& verdict) {
   if (replayed.empty()) return;
@@ -163,7 +255,6 @@ void add_replayed(const std::vector<ReplayedCase>& replayed, core::Evidence& evi
         diagnosis::merge_race(evidence.races, race);
       }
     }
-    if (one.state == State::not_judged) evidence.not_examined.push_back(to_text(one));
     for (core::ArmEvidence arm : one.evidence.arms) {
       arm.perturbation.name = fmt::format("stored_case_{}", one.stored.id);
       std::string& note = arm.result.note;
@@ -172,6 +263,7 @@ void add_replayed(const std::vector<ReplayedCase>& replayed, core::Evidence& evi
     }
   }
   diagnosis::sort_races(evidence.races);
+  for (std::string& line : open_lines(replayed)) evidence.not_examined.push_back(std::move(line));
 
   const std::string rest = verdict.summary;
   if (again > 0 && verdict.outcome != core::Outcome::fail &&

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <stdexcept>
 #include <string>
@@ -311,6 +312,62 @@ TEST_F(FailingCases, AStoredOneThatCouldNotBeJudgedIsNotFixed) {
   EXPECT_EQ(replayed[0].state, ReplayedCase::State::not_judged);
   EXPECT_THAT(replayed[0].why, HasSubstr("no such opcode"));
   EXPECT_THAT(results_of(replayed), IsEmpty());
+}
+
+TEST_F(FailingCases, ARareOneIsFixedOnlyWhenItsRateWouldHaveShown) {
+  FaultyBackend backend(false, [](const Where&) { return false; });
+  const auto replayed = [&](std::uint64_t failed, std::uint64_t trials) {
+    store::FailingCase rare = failing_case(token("cuda", 40), "stress");
+    rare.failed = failed;
+    rare.trials = trials;
+    return replay_cases(backend, registry_, {rare}, {.repeats = 200, .run = {}}).front();
+  };
+  // Wilson's lower end of 3 of 3 is 0.44, of 3 of 5000 0.0002: 14,683 runs tell.
+  EXPECT_EQ(replayed(3, 3).state, ReplayedCase::State::fixed);
+  EXPECT_EQ(replayed(3, 3).evidence.arms[0].result.trials, 200u);
+  const ReplayedCase rare = replayed(3, 5000);
+  EXPECT_EQ(rare.state, ReplayedCase::State::fixed);
+  EXPECT_GT(rare.evidence.arms[0].result.trials, 14000u);
+  EXPECT_LT(rare.evidence.arms[0].upper95, 0.000205);
+  // More than any replay takes: not judged, and not a pass.
+  const ReplayedCase rarer = replayed(1, 5000);
+  EXPECT_EQ(rarer.state, ReplayedCase::State::not_judged);
+  EXPECT_THAT(rarer.why, HasSubstr("no failure in 200 runs, too few to tell: it failed in 1 of "
+                                   "5000 before"));
+  EXPECT_THAT(results_of({rarer}), IsEmpty());
+  EXPECT_EQ(replayed(0, 0).state, ReplayedCase::State::not_judged);
+}
+
+TEST_F(FailingCases, OfManyAlikeAFewAreReplayedAndTheOthersAreNotJudged) {
+  FaultyBackend backend(true, [](const Where&) { return false; });
+  std::vector<store::FailingCase> cases;
+  for (std::uint64_t i = 0; i < kReplaysAlike + 3; ++i) {
+    core::TrialToken trial = token("simulator", 40);
+    trial.seed = 100 + i;
+    cases.push_back(failing_case(trial, "stress"));
+    cases.back().id = static_cast<std::int64_t>(i) + 1;
+  }
+  cases.push_back(failing_case(token("simulator", 41), "stress"));  // another problem
+  cases.push_back(failing_case({}, "stress"));
+  cases.back().unreadable = "version 'fl2' is not known here";
+  const auto replayed = replay_cases(backend, registry_, cases, {});
+  ASSERT_EQ(replayed.size(), cases.size());
+  EXPECT_EQ(results_of(replayed).size(), kReplaysAlike + 1);
+  EXPECT_THAT(to_lines(replayed),
+              testing::Contains(HasSubstr("3 stored cases (5, 6, 7): not judged: 4 seen later")));
+  core::Evidence evidence;
+  core::Verdict verdict;
+  verdict.outcome = core::Outcome::pass;
+  add_replayed(replayed, evidence, verdict);
+  EXPECT_EQ(verdict.outcome, core::Outcome::inconclusive);
+  EXPECT_THAT(evidence.not_examined,
+              ElementsAre(HasSubstr("(5, 6, 7)"), HasSubstr("version 'fl2' is not known")));
+
+  const std::atomic<bool> over{true};
+  ReplayOptions stopped;
+  stopped.run.stop = &over;
+  const auto late = replay_cases(backend, registry_, {cases[0], cases[7]}, stopped);
+  EXPECT_THAT(to_lines(late), ElementsAre(HasSubstr("the time for stored cases ran out")));
 }
 
 TEST_F(FailingCases, TheFirstFailureOfAProblemLineIsItsToken) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -40,7 +41,16 @@ struct ReplayedCase {
   core::Verdict verdict{};
 };
 
-/// Run each as `faultline replay` would, until a stop; cases not begun are left out.
+/// Of cases that differ in data and seed only, at most so many are replayed, those seen last.
+inline constexpr std::size_t kReplaysAlike = 4;
+/// On a device a case is run at most so often.
+inline constexpr std::uint64_t kMostRuns = 20000;
+
+/// Run each as `faultline replay` would; on a device as often as it takes to tell a fixed case from
+/// the rate at which it failed, at least `options.repeats` times and at most kMostRuns. A case is
+/// fixed when, with nothing failed, the upper bound on its rate is below the lower end of Wilson's
+/// interval of the stored one. Not judged: too few runs for that, more than kReplaysAlike alike, a
+/// token that cannot be read, a stop.
 std::vector<ReplayedCase> replay_cases(core::Backend& backend,
                                        const kernels::SubjectRegistry& registry,
                                        const std::vector<store::FailingCase>& cases,
@@ -51,6 +61,9 @@ std::vector<store::CaseResult> results_of(const std::vector<ReplayedCase>& repla
 
 /// "stored case 3 (gemv n=1 ... [stages=3], seed 7, seen last 2026-...): failed again"
 std::string to_text(const ReplayedCase& replayed);
+
+/// A line for each case that was judged; one for all that were not for the same reason.
+std::vector<std::string> to_lines(const std::vector<ReplayedCase>& replayed);
 
 /// The verdict and the evidence of the run that came after them, with them: each is an arm more,
 /// named stored_case_N, and was judged by itself. The worst outcome wins: one that failed again
