@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <sstream>
 
 #include "backend_choice.hpp"
@@ -14,6 +13,7 @@
 #include "faultline/core/token.hpp"
 #include "faultline/store/store.hpp"
 #include "faultline/stress/reduce.hpp"
+#include "whole_number.hpp"
 #include "work.hpp"
 
 namespace faultline::app {
@@ -82,13 +82,6 @@ Options parse_line(const Options& given) {
   return options;
 }
 
-std::optional<std::int64_t> whole_number(const std::string& text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 /// The case that the words name: a token, the number of a stored case, or a problem line whose
 /// trials are run until one fails. An UnsupportedError when none does.
 NamedCase named_case(const Context& context, const char* command, const stress::RunOptions& run) {
@@ -108,7 +101,11 @@ NamedCase named_case(const Context& context, const char* command, const stress::
           fmt::format("{} {}: the number of a stored case needs --store FILE", command, word));
     }
     const store::Store stored(context.options.store, {.access = store::Access::read});
-    return case_of_token(options, stored.failing_case(*number).trial);
+    const store::FailingCase found = stored.failing_case(*number);
+    if (!found.unreadable.empty()) {
+      throw core::UsageError(fmt::format("stored case {}: {}", *number, found.unreadable));
+    }
+    return case_of_token(options, found.trial);
   }
   const kernels::ResolvedTrial trial =
       kernels::resolve(context.registry, subject_and_variant(options), options.problem_values(),
@@ -130,6 +127,19 @@ NamedCase named_case(const Context& context, const char* command, const stress::
   return named;
 }
 
+/// Every value that was tried, coordinate by coordinate.
+void print_values(const stress::Explanation& explanation) {
+  const auto line = [](const std::string& name, const char* what,
+                       const std::vector<std::string>& values) {
+    if (!values.empty()) fmt::print("  {} {} {}\n", name, what, fmt::join(values, ", "));
+  };
+  for (const stress::Coordinate& one : explanation.coordinates) {
+    line(one.name, "fails at", one.failed_at);
+    line(one.name, "passes at", one.passed_at);
+    line(one.name, "fails as another class at", one.otherwise_at);
+  }
+}
+
 }  // namespace
 
 int explain_command(const Context& context) {
@@ -143,7 +153,9 @@ int explain_command(const Context& context) {
       stress::explain(*named.backend, context.registry, named.trial, options);
   work.finish();
   if (!explanation.refused.empty()) throw core::UnsupportedError(explanation.refused);
-  fmt::print("{}", stress::to_text(explanation));
+  const std::string text = stress::to_text(explanation);
+  fmt::print("{}", context.options.quiet ? text.substr(0, text.find('\n') + 1) : text);
+  if (context.options.verbosity > 0 && !context.options.quiet) print_values(explanation);
   return static_cast<int>(context.stop ? core::ExitCode::interrupted : core::ExitCode::pass);
 }
 

@@ -2,37 +2,52 @@
 // `faultline report RUN` and `faultline compare RUN RUN`: runs that are over.
 #include <fmt/format.h>
 
-#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
-#include <optional>
+#include <string_view>
 
 #include "commands.hpp"
 #include "faultline/core/errors.hpp"
+#include "faultline/reports/visible.hpp"
 #include "faultline/store/store.hpp"
 #include "faultline/stress/compare.hpp"
 #include "input_file.hpp"
 #include "record.hpp"
+#include "whole_number.hpp"
 
 namespace faultline::app {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::optional<std::int64_t> whole_number(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
-  return value;
+constexpr std::string_view kLast = "last-";
+
+/// Whether the word names a stored run: "7", "last", "last-1". "last-night" is a folder.
+bool is_run_number(std::string_view word) {
+  return word == "last" || whole_number(word) ||
+         (word.starts_with(kLast) && whole_number(word.substr(kLast.size())));
+}
+
+/// One line of what may be somebody else's text: its control characters do nothing to a terminal.
+void print_line(const std::string& text) {
+  std::string line;
+  for (const char c : reports::visible(text)) {
+    if (c == '\n') {
+      line += "[U+000A]";
+    } else {
+      line += c;
+    }
+  }
+  fmt::print("{}\n", line);
 }
 
 /// "7" is run 7, "last" the newest, "last-1" the one before.
 std::int64_t run_number(const store::Store& store, const std::string& word) {
   if (const auto number = whole_number(word)) return *number;
   const auto back =
-      word == "last" ? 0 : whole_number(std::string_view(word).substr(5)).value_or(-1);
+      word == "last" ? 0 : whole_number(std::string_view(word).substr(kLast.size())).value_or(-1);
   const std::vector<store::RunSummary> runs = store.runs();
   if (back < 0 || static_cast<std::size_t>(back) >= runs.size()) {
     throw core::UsageError(fmt::format("'{}': the store '{}' holds {} run{}", word, store.path(),
@@ -57,7 +72,7 @@ core::RunRecord read_record_file(const fs::path& path) {
 
 core::RunRecord load_run(const Options& options, const std::string& word) {
   std::error_code ignored;
-  const bool by_number = whole_number(word) || word == "last" || word.starts_with("last-");
+  const bool by_number = is_run_number(word);
   if (by_number && !options.store.empty()) {
     const store::Store store(options.store, {.access = store::Access::read});
     return store.record(run_number(store, word));
@@ -85,21 +100,24 @@ core::RunRecord load_run(const Options& options, const std::string& word) {
 void list_store(const std::string& path) {
   const store::Store store(path, {.access = store::Access::read});
   const std::vector<store::RunSummary> runs = store.runs();
-  fmt::print("{}: {} run{}, newest first\n", path, runs.size(), runs.size() == 1 ? "" : "s");
+  print_line(
+      fmt::format("{}: {} run{}, newest first", path, runs.size(), runs.size() == 1 ? "" : "s"));
   for (const store::RunSummary& run : runs) {
-    fmt::print("  {:>5}  {}  {} {}{}{}  {}{}: {} of {} failed\n", run.id, run.started_at,
-               run.command, run.subject, run.variant.empty() ? "" : "@", run.variant, run.outcome,
-               run.finished_at.empty() ? " (did not finish)" : "", run.failed, run.trials);
+    print_line(fmt::format("  {:>5}  {}  {} {}{}{}  {}{}: {} of {} failed", run.id, run.started_at,
+                           run.command, run.subject, run.variant.empty() ? "" : "@", run.variant,
+                           run.outcome, run.finished_at.empty() ? " (did not finish)" : "",
+                           run.failed, run.trials));
   }
   const std::vector<store::FailingCase> cases = store.all_cases();
   fmt::print("{} failing case{}, seen last first\n", cases.size(), cases.size() == 1 ? "" : "s");
   for (const store::FailingCase& one : cases) {
-    fmt::print("  {:>5}  {}@{} {} [{}]  {}; seen {} time{}, last {}{}\n", one.id, one.trial.subject,
-               one.trial.variant, one.trial.problem, one.trial.config,
-               one.finding.empty() ? "no class" : one.finding, one.times_seen,
-               one.times_seen == 1 ? "" : "s", one.last_seen,
-               one.fixed_at.empty() ? "" : "; fixed " + one.fixed_at);
-    fmt::print("         {}\n", one.command);
+    print_line(fmt::format("  {:>5}  {}@{} {} [{}]  {}; seen {} time{}, last {}{}", one.id,
+                           one.trial.subject, one.trial.variant, one.trial.problem,
+                           one.trial.config, one.finding.empty() ? "no class" : one.finding,
+                           one.times_seen, one.times_seen == 1 ? "" : "s", one.last_seen,
+                           one.fixed_at.empty() ? "" : "; fixed " + one.fixed_at));
+    print_line(fmt::format(
+        "         {}", one.unreadable.empty() ? one.command : "cannot be run: " + one.unreadable));
   }
 }
 
@@ -129,7 +147,7 @@ int compare_command(const Context& context) {
       load_run(options, options.words[0]), load_run(options, options.words[1]));
   for (const stress::RunChange& change : comparison.changes) {
     if (options.quiet && change.kind != stress::RunChange::Kind::worse) continue;
-    fmt::print("{:8} {}\n", stress::name_of(change.kind), change.text);
+    print_line(fmt::format("{:8} {}", stress::name_of(change.kind), change.text));
   }
   if (comparison.worse()) return static_cast<int>(core::ExitCode::fail);
   if (comparison.compared == 0) {
