@@ -115,8 +115,28 @@ def a_case_that_cannot_be_read_is_said():
     connection.execute("UPDATE failing_cases SET token = 'fl1.nonsense'")
     connection.commit()
     connection.close()
-    refused(f"verify {CASE} --backend simulator --store s.db",
-            "a failing case in it cannot be read")
+    done = expect(run(f"verify {CLEAN} --backend simulator --store s.db"), 0)
+    done = expect(run("verify gemv@dropped_tail n=1 k=2048 dtype=f16 --config stages=3 --trials 1 "
+                      "--no-race --backend simulator --store s.db"), 4, "INCONCLUSIVE",
+                  "Replayed first: 0 of 1 stored", "stored case 1 (n=1 k=257",
+                  "not judged: not a trial token")
+    expect(run("report --store s.db"), 0, "cannot be run: not a trial token")
+    expect(run("explain 1 --store s.db"), 2, "stored case 1: not a trial token")
+
+
+def text_of_a_foreign_store_does_nothing_to_a_terminal():
+    expect(run(f"verify {CASE} --backend simulator --store s.db"), 1)
+    connection = sqlite3.connect("s.db")
+    connection.execute("UPDATE runs SET subject = ?", ("\x1b]0;owned\x07\n  99  forged",))
+    connection.execute("UPDATE failing_cases SET finding = ?, command = ?, last_seen = ?",
+                       ("\x1b[2J", "a\x1b[31m", "\x9b31m\x1b[1m"))
+    connection.commit()
+    connection.close()
+    for command in ("report --store s.db", f"verify {CASE} --backend simulator --store s.db"):
+        done = run(command)
+        check(not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", done.out + done.err), command, done)
+    listing = run("report --store s.db")
+    check("[U+001B][2J" in listing.out and "[U+000A]  99" in listing.out, "made visible", listing)
 
 
 def explains_and_reduces():
@@ -134,6 +154,10 @@ def explains_and_reduces():
     expect(run("explain 1"), 2, "needs --store FILE")
     expect(run("explain 7 --store s.db"), 2, "has no failing case 7")
     expect(run(f"explain {token} --executions 5"), 0, "the budget was spent")
+    quiet = expect(run(f"explain -q {token}"), 0)
+    check(quiet.out == done.out.splitlines(keepends=True)[0], "the first line", quiet)
+    verbose = expect(run(f"explain -v {token}"), 0, "  k passes at ")
+    check(verbose.out.startswith(done.out), "more of the same", verbose)
 
     done = expect(run(f"reduce -v {token}"), 0, "taken", "k 257 -> 1", "n=1 k=1 ")
     quiet = expect(run(f"reduce -q {token}"), 0)
@@ -155,6 +179,9 @@ def renders_and_compares():
     check(folder.out == stored.out, "the folder's record is the store's")
     expect(run("report last-2 --store s.db"), 2, "holds 2 runs")
     expect(run("report absent"), 3, "cannot be read")
+    os.rename(str(len(CASE)), "last-night")
+    expect(run("report last-night", FAULTLINE_STORE="s.db"), 0, "FAIL")
+    os.rename("last-night", str(len(CASE)))
     expect(run("compare last-1 last --store s.db"), 0, "better", "outcome: fail -> pass")
     expect(run("compare last last-1 --store s.db"), 1, "worse", "outcome: pass -> fail",
            "is new", "rate of ")
@@ -181,7 +208,31 @@ def survives_kill_9():
     check(done[0][0] and done[1][0] is None and done[1][1] > 0, "what it had done")
     check(json.loads(done[1][2])["evidence"]["interrupted"], "marked as unfinished")
     expect(run("report last --store s.db"), 0, "Interrupted: ")
+    # What the replay of case 1 showed is kept, too, though the sweep was killed.
+    check(rows("s.db", "SELECT times_seen, last_run_id FROM failing_cases WHERE id = 1") ==
+          [(2, 2)], "the replay")
+    arms = json.loads(done[1][2])["evidence"]["arms"]
+    check(any("stored_case_1" in json.dumps(arm["perturbation"]) for arm in arms), "its arm")
     expect(run(f"verify {CLEAN} --backend simulator --store s.db"), 0, "stored: run 3")
+
+
+def replays_leave_half_of_the_budget():
+    expect(run(f"verify {CASE} --backend simulator --store s.db"), 1)
+    columns = ("origin, subject, variant, problem, config, backend, data, seed, trial, "
+               "perturbation, race, token, command, finding, reason, failed, trials, first_seen, "
+               "last_seen, times_seen")
+    connection = sqlite3.connect("s.db")
+    for seed in range(100, 120):
+        values = columns.replace(" seed", f" {seed}")
+        connection.execute(f"INSERT INTO failing_cases ({columns}) SELECT {values} "
+                           "FROM failing_cases WHERE id = 1")
+    connection.commit()
+    connection.close()
+    expect(run(f"verify {CASE} --backend simulator --store s.db"), 1,
+           "Replayed first: 4 of 21 stored", "17 stored cases (", "alike but for data and seed")
+    # So short a budget that half of it is over at the first case.
+    expect(run(f"verify {CASE} --backend simulator --store s.db --budget 1ms"), 4,
+           "Replayed first: ", "the time for stored cases ran out")
 
 
 def unusable_files_are_one_sentence():
@@ -219,8 +270,10 @@ def unusable_files_are_one_sentence():
 def main():
     failures = 0
     for test in (nothing_is_written_without_a_store, failing_cases_come_first,
-                 a_case_that_cannot_be_read_is_said, explains_and_reduces, renders_and_compares,
-                 survives_kill_9, unusable_files_are_one_sentence):
+                 a_case_that_cannot_be_read_is_said,
+                 text_of_a_foreign_store_does_nothing_to_a_terminal, explains_and_reduces,
+                 renders_and_compares, survives_kill_9, replays_leave_half_of_the_budget,
+                 unusable_files_are_one_sentence):
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
             try:
