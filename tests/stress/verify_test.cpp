@@ -117,6 +117,28 @@ TEST_F(VerifyTest, ABoundThatAcceptsZerosIsVacuous) {
   EXPECT_EQ(diagnosis::diagnose(evidence).outcome, Outcome::inconclusive);
 }
 
+TEST_F(VerifyTest, ABoundIsWideNextToTheSpreadOfTheValuesNotNextToTheirOffset) {
+  const auto note_of = [&](double scale, double offset) {
+    subject.plan = [=](const core::Problem& p, const std::string& variant,
+                       const core::Config& config) {
+      core::TrialPlan plan = toy_plan(p, variant, config);
+      plan.reference = [=, inner = plan.reference](const std::vector<core::Tensor>& inputs) {
+        std::vector<core::ReferenceTensor> reference = inner(inputs);
+        for (double& value : reference[0].expected) value = scale * value + offset;
+        for (double& bound : reference[0].bound) bound = 0.9;
+        return reference;
+      };
+      return plan;
+    };
+    const core::Evidence evidence = run(right, {problem(64)});
+    return evidence.reference_notes.empty() ? "" : evidence.reference_notes.front().text;
+  };
+  EXPECT_EQ(note_of(2.0, 0.0), "");
+  EXPECT_THAT(note_of(1.0, 10.0), HasSubstr("% of the spread of its values"));
+  EXPECT_EQ(note_of(0.0, 10.0), "");  // equal values have their size alone
+  EXPECT_EQ(note_of(0.0, 2.0), "the bound of y is 45 % of its size");
+}
+
 TEST_F(VerifyTest, AnOutputThatIsZeroIsNamedAsNotTested) {
   subject.plan = [](const core::Problem& p, const std::string& variant,
                     const core::Config& config) {
