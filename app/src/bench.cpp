@@ -13,6 +13,7 @@
 #include "faultline/cuda/cuda_backend.hpp"
 #include "faultline/diagnosis/diagnose.hpp"
 #include "faultline/reports/progress.hpp"
+#include "operations.hpp"
 #include "record.hpp"
 #include "work.hpp"
 
@@ -96,11 +97,8 @@ double time_of(const core::BenchRow& row) {
 
 // Multiplications and additions a second, where bandwidth says little.
 void add_flops(core::BenchRow& row, const core::Problem& problem) {
-  const core::Assignment& values = problem.values;
-  if (!values.has("m") || !(time_of(row) > 0.0)) return;
-  const double operations = 2.0 * static_cast<double>(values.integer("m")) *
-                            static_cast<double>(values.integer("n")) *
-                            static_cast<double>(values.integer("k"));
+  const double operations = product_operations(problem.values);
+  if (!(operations > 0.0) || !(time_of(row) > 0.0)) return;
   add_note(row, fmt::format("{:.1f} TFLOP/s", operations / time_of(row) * 1e-6));
 }
 

@@ -21,6 +21,7 @@
 
 #include "files.hpp"
 #include "memory.hpp"
+#include "operations.hpp"
 #include "options.hpp"
 #include "work.hpp"
 
@@ -228,6 +229,15 @@ TEST(Memory, BytesAreReadable) {
   EXPECT_EQ(bytes_text(512), "512 B");
   EXPECT_EQ(bytes_text(1536), "1.5 KiB");
   EXPECT_EQ(bytes_text(~0ull), "16.0 EiB");
+}
+
+TEST(Bench, CountsTheOperationsOfProductsOnly) {
+  core::Assignment product;
+  for (const char* extent : {"m", "n", "k"}) {
+    EXPECT_EQ(product_operations(product), 0.0);  // a transpose has no k, split-k gemv no n
+    product.set(extent, std::int64_t{16});
+  }
+  EXPECT_EQ(product_operations(product), 2.0 * 16 * 16 * 16);
 }
 
 TEST(Stopping, InputsAndReferencesStopInTheMiddle) {
