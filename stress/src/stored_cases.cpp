@@ -193,6 +193,8 @@ std::vector<ReplayedCase> replay_cases(core::Backend& backend,
       one.why = error.what();
       continue;
     }
+    // Not as a replay, which asks whether the failure comes back: its absence is judged here.
+    one.evidence.mode = "stress";
     one.verdict = diagnosis::diagnose(one.evidence);
     if (one.evidence.arms.front().result.failed > 0) {
       one.state = State::failed_again;
