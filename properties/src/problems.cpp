@@ -289,10 +289,11 @@ ProblemLimits simulator_limits(const kernels::Subject& subject) {
     return limits;
   }
   if (subject.name == "gemm") {
-    // Tiles of C: 64, 128. Of k: chunks of 4 and 8, tensor-core steps, tiles of 16, 32, 64.
+    // Tiles of C: 64, 128, 256 columns. Of k: chunks of 4 and 8, tensor-core steps, tiles of 16, 32
+    // and 64. A sweep has the widest tile from 65 rows and 129 columns on.
     limits.parameters = {
-        {"m", 130, {64, 128}}, {"n", 130, {8, 64, 128}}, {"k", 80, {8, 16, 32, 64}}};
-    limits.traffic_bytes = 24.0 * 1024.0;
+        {"m", 130, {64, 128}}, {"n", 257, {8, 64, 128, 256}}, {"k", 80, {8, 16, 32, 64}}};
+    limits.traffic_bytes = 48.0 * 1024.0;
     return limits;
   }
   if (subject.name == "gla_decode") {
