@@ -132,10 +132,10 @@ def text_of_a_foreign_store_does_nothing_to_a_terminal():
                        ("\x1b[2J", "a\x1b[31m", "\x9b31m\x1b[1m"))
     connection.commit()
     connection.close()
-    for command in ("report --store s.db", f"verify {CASE} --backend simulator --store s.db"):
-        done = run(command)
-        check(not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", done.out + done.err), command, done)
     listing = run("report --store s.db")
+    for done in (listing, run(f"verify {CASE} --backend simulator --store s.db")):
+        check(not re.search("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f]", done.out + done.err),
+              "no control character", done)
     check("[U+001B][2J" in listing.out and "[U+000A]  99" in listing.out, "made visible", listing)
 
 
@@ -230,9 +230,12 @@ def replays_leave_half_of_the_budget():
     connection.close()
     expect(run(f"verify {CASE} --backend simulator --store s.db"), 1,
            "Replayed first: 4 of 21 stored", "17 stored cases (", "alike but for data and seed")
-    # So short a budget that half of it is over at the first case.
-    expect(run(f"verify {CASE} --backend simulator --store s.db --budget 1ms"), 4,
-           "Replayed first: ", "the time for stored cases ran out")
+    # Of a case that takes longer than half of the budget no other comes after it.
+    large = CASE.replace("n=1 ", "n=3000 ")
+    expect(run(f"verify {large} --backend simulator --store t.db"), 1)
+    done = run(f"verify {large} --backend simulator --store t.db --budget 40ms")
+    check(done.code in (1, 4) and "Replayed first: " in done.out, "a verdict", done)
+    check("the time for stored cases ran out" in done.out, "not judged", done)
 
 
 def unusable_files_are_one_sentence():
