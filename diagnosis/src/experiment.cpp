@@ -89,12 +89,12 @@ const std::vector<Knob>& knobs() {
 }
 
 /// How many trials, of the arm and of the change each, it takes for none to fail to mean something:
-/// some 14 failures of the arm against none are enough for effect_of().
+/// some 14 failures of the arm against none are enough for effect_of(). An arm that was chosen for
+/// its rate has a lower one in truth.
 std::uint64_t trials_for(const core::ArmEvidence& arm, bool model) {
-  constexpr double kFailures = 16.0, kLeast = 12.0;
+  constexpr double kFailures = 20.0, kLeast = 12.0;
   const double most = model ? 48.0 : 4000.0;
-  const double rate = (static_cast<double>(arm.result.wrong_values) + 1.0) /
-                      (static_cast<double>(arm.result.trials) + 2.0);
+  const double rate = std::max(arm.wilson95.low, 1e-6);
   return static_cast<std::uint64_t>(std::clamp(std::ceil(kFailures / rate), kLeast, most));
 }
 

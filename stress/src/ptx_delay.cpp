@@ -9,6 +9,7 @@
 #include <variant>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "faultline/core/generator.hpp"
 
@@ -34,6 +35,8 @@ constexpr Rule kRules[] = {
     {"bar.arrive", DelaySite::barrier, false},
     {"bar.", DelaySite::barrier, true},
     {"barrier.cluster.arrive", DelaySite::barrier, false},
+    {"barrier.cta.arrive", DelaySite::barrier, false},
+    {"barrier.arrive", DelaySite::barrier, false},
     {"barrier.", DelaySite::barrier, true},
     {"mbarrier.try_wait", DelaySite::mbarrier, true},
     {"mbarrier.test_wait", DelaySite::mbarrier, true},
@@ -49,6 +52,8 @@ constexpr Rule kRules[] = {
     {"red.", DelaySite::atomic, false},
     {"fence.", DelaySite::atomic, false},
     {"membar.", DelaySite::atomic, false},
+    {"ld.acquire", DelaySite::atomic, true},
+    {"st.release", DelaySite::atomic, false},
     {"ld.shared", DelaySite::shared, false},
     {"st.shared", DelaySite::shared, false},
     {"ldmatrix.", DelaySite::shared, false},
@@ -304,8 +309,10 @@ core::Program with_delays(const core::Program& program, const core::Perturbation
     const std::vector<PtxSite> sites = sites_of(*module, entries, perturbation.delay_sites);
     const std::uint32_t first = number;
     number += static_cast<std::uint32_t>(sites.size());
-    auto known = std::find_if(made.begin(), made.end(),
-                              [&](const auto& m) { return m.first == module->hash; });
+    // The same module may be launched by other kernels of it, or behind other modules.
+    const std::string key = fmt::format("{} {} {}", module->hash, first, fmt::join(entries, " "));
+    auto known =
+        std::find_if(made.begin(), made.end(), [&](const auto& m) { return m.first == key; });
     if (known == made.end()) {
       std::string text;
       std::size_t copied = 0;
@@ -318,7 +325,7 @@ core::Program with_delays(const core::Program& program, const core::Perturbation
       }
       text += module->ptx.substr(copied);
       const bool same = copied == 0;
-      made.emplace_back(module->hash, same ? module : core::with_ptx(*module, std::move(text)));
+      made.emplace_back(key, same ? module : core::with_ptx(*module, std::move(text)));
       known = made.end() - 1;
     }
     for (core::Operation& operation : changed.operations) {

@@ -1299,6 +1299,30 @@ TEST(NextExperiment, CuresAndKnobsEachOnceThenTheSimulator) {
   EXPECT_EQ(next->kind, diagnosis::Experiment::Kind::race_check);
 }
 
+TEST(NextExperiment, IssuingWhatAGraphCapturedIsNoExperiment) {
+  core::Evidence e = async_by_values();
+  e.alternatives.emplace_back().finding = FindingClass::graph;
+  EXPECT_THAT(changes_asked_for(e), testing::Not(testing::Contains(Change::eager)));
+  e.experiments.clear();
+  e.arms[0].perturbation.graph_trials = 16;
+  EXPECT_THAT(changes_asked_for(e), testing::Contains(Change::eager));
+}
+
+TEST(Cures, ShareTheirAlphaAndSayNothingWhereTheBaselinePassed) {
+  using diagnosis::Effect;
+  core::ExperimentEvidence row;
+  row.kind = Change::twin;
+  row.before_trials = row.after_trials = 24;
+  row.before_wrong = 8;  // 0.05 alone would call it a cure
+  EXPECT_EQ(diagnosis::effect_of(row), Effect::open);
+  row.before_wrong = 16;
+  EXPECT_EQ(diagnosis::effect_of(row), Effect::cured);
+  row.before_wrong = 0;
+  EXPECT_EQ(diagnosis::effect_of(row), Effect::open);
+  row.kind = Change::delay;
+  EXPECT_EQ(diagnosis::effect_of(row), Effect::unchanged);
+}
+
 TEST(NextExperiment, AKnobThatAnArmHasTurnedAloneIsKnown) {
   core::Evidence e = async_by_values();
   e.arms[0].perturbation.pool_bytes = 512'000'000;

@@ -446,6 +446,24 @@ TEST(Sleep, LetsTheOthersGoOn) {
   }
 }
 
+// Warp 1 writes after 10 us, warp 0 reads after 20 us of many short sleeps; nobody else runs. Its
+// lanes sleep for different times: the longest counts.
+TEST(Sleep, TimePassesWhileAllSleep) {
+  LaunchSetup setup;
+  setup.threads = 64;
+  setup.options.race = RaceMode::off;
+  setup.options.policy = SchedulePolicy::round_robin;
+  const auto run =
+      launch(kernel("setp.gt.u32 %p1, %r31, 31;\n@%p1 bra WRITE;\nmov.u32 %r2, 0;\n"
+                    "mul.lo.u32 %r3, %r31, 33;\nLOOP: nanosleep.u32 %r3;\nadd.u32 %r2, %r2, 1;\n"
+                    "setp.lt.u32 %p2, %r2, 20;\n@%p2 bra LOOP;\n"
+                    "ld.global.u32 %r1, [%rd31+4000];\nst.global.u32 [%rd31], %r1;\nbra END;\n"
+                    "WRITE: nanosleep.u32 10000;\nst.global.u32 [%rd31+4000], 7;\nEND:"),
+             setup);
+  ASSERT_EQ(run.report.status, ExecutionStatus::completed) << run.report.message;
+  EXPECT_EQ(run.out[0], 7u);
+}
+
 // A CTA that waits for a flag of a later one: CTAs come in when the first ones only poll.
 TEST(Grid, LaterCtasStartWhenEarlierOnesPoll) {
   LaunchSetup setup;

@@ -143,6 +143,34 @@ TEST(PtxDelays, AreThoseOfTheLaunchedKernelAndTheSameAloneOrTogether) {
   EXPECT_NE(text(0, 1).find(delay), std::string::npos);
 }
 
+TEST(PtxSites, ArrivingIsDelayedBeforeItAndWaitingBehindIt) {
+  const auto behind = [](const std::string& instruction) {
+    const std::string text = ".visible .entry k() {\n" + instruction + ";\nret;\n}\n";
+    const auto sites = stress::find_sites(text, stress::kSynchronisationSites);
+    return sites.size() == 1 ? static_cast<int>(sites[0].offset > text.find(instruction)) : -1;
+  };
+  EXPECT_EQ(behind("barrier.arrive 1, 64"), 0);
+  EXPECT_EQ(behind("barrier.cta.arrive 1, 64"), 0);
+  EXPECT_EQ(behind("barrier.cta.sync 1"), 1);
+  EXPECT_EQ(behind("ld.acquire.gpu.global.u32 %r1, [%rd1]"), 1);
+  EXPECT_EQ(behind("st.release.gpu.global.u32 [%rd1], %r1"), 0);
+}
+
+TEST(PtxDelays, OfAnotherKernelOfAModuleAreItsOwn) {
+  core::Perturbation p;
+  p.delay_sites = stress::kSynchronisationSites;
+  p.delay_ns = 4096;
+  std::vector<std::pair<std::string, core::ModuleRef>> made, fresh;
+  const auto hash = [&](const std::string& entry, auto& known) {
+    const core::Program delayed = stress::with_delays(program_of(entry), p, known);
+    return std::get<core::LaunchOperation>(delayed.operations[0].what).module->hash;
+  };
+  const std::string first = hash("first", made);
+  EXPECT_NE(hash("second", made), first);
+  EXPECT_EQ(hash("second", made), hash("second", fresh));
+  EXPECT_EQ(hash("first", made), first);
+}
+
 struct Delays : testing::Test {
   kernels::SubjectRegistry registry;
   std::unique_ptr<core::Backend> backend = simulator::make_simulator_backend();
@@ -187,6 +215,7 @@ TEST_F(Delays, ShowARaceThatTheScheduleHidesAndNameALine) {
                    [](const auto& row) { return row.kind == ExperimentEvidence::Kind::delay; });
   ASSERT_NE(delay, shown.experiments.end());
   EXPECT_EQ(diagnosis::effect_of(*delay), diagnosis::Effect::raised);
+  EXPECT_EQ(delay->after_trials, delay->before_trials);
   EXPECT_THAT(delay->place, HasSubstr("kernels/gla_decode/"));
 
   // The token holds the delay: replayed, the one site alone fails again.

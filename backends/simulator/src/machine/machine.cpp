@@ -271,7 +271,7 @@ void Machine::for_each_sleeper(Body body) {
 
 void Machine::wake_sleepers() {
   for_each_sleeper([&](Split& split) {
-    if (split.wake > steps_) return;
+    if (split.wake > now()) return;
     split.state = SplitState::ready;
     --sleepers_;
   });
@@ -284,8 +284,8 @@ bool Machine::wake_first_sleeper() {
     if (first == nullptr || split.wake < first->wake) first = &split;
   });
   if (first == nullptr) return false;
-  first->state = SplitState::ready;
-  --sleepers_;
+  slept_ += first->wake - std::min(first->wake, now());
+  wake_sleepers();
   return true;
 }
 

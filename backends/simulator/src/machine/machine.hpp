@@ -77,6 +77,7 @@ class Machine {
   std::uint64_t thread_instructions() const { return thread_instructions_; }
   std::uint64_t warp_instructions() const { return warp_instructions_; }
   std::uint64_t steps() const { return steps_; }
+  std::uint64_t now() const { return steps_ + slept_; }
   const std::vector<std::string>& details() const { return details_; }
 
  private:
@@ -122,6 +123,7 @@ class Machine {
   std::uint64_t progress_ = 0;
   std::uint64_t timed_out_at_ = ~std::uint64_t{0};
   std::uint64_t steps_ = 0;
+  std::uint64_t slept_ = 0;     ///< steps that passed while all that could run were asleep
   std::uint64_t sleepers_ = 0;  // splits in nanosleep
   std::uint64_t step_budget_ = 0;
   std::optional<std::chrono::steady_clock::time_point> deadline_;

@@ -315,12 +315,16 @@ void Machine::run_split(Warp& warp, std::size_t index, std::uint32_t quantum) {
         break;
       }
       Split& split = warp.splits[index];
-      const std::uint32_t ns = warp.lane_values<std::uint32_t>(i.s[0])[__builtin_ctz(m)];
+      // Lanes that go on together wait for the longest.
+      std::uint32_t ns = 0;
+      for (std::uint32_t lanes = m; lanes != 0; lanes &= lanes - 1) {
+        ns = std::max(ns, warp.lane_values<std::uint32_t>(i.s[0])[__builtin_ctz(lanes)]);
+      }
       ++pc;
       ++steps_;
       park();
       split.state = SplitState::sleeping;
-      split.wake = steps_ + ns / kNanosecondsPerStep;
+      split.wake = now() + ns / kNanosecondsPerStep;
       ++sleepers_;
       running = false;
       break;
