@@ -35,8 +35,8 @@ void drain(int pipe, std::string& text) {
 std::vector<char*> environment_of_child() {
   std::vector<char*> variables;
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    if (!std::string_view(*variable).starts_with("FAULTLINE_STORE="))
-      variables.push_back(*variable);
+    if (std::string_view(*variable).starts_with("FAULTLINE_STORE=")) continue;
+    variables.push_back(*variable);
   }
   variables.push_back(nullptr);
   return variables;
