@@ -217,6 +217,13 @@ class Experiments {
     } catch (const core::UsageError& e) {
       if (row.after_trials == 0) row.left_out = e.what();
     }
+    if (row.before_trials == 0 && !row.left_out.empty()) {  // what is known of the baseline
+      for (const core::ArmEvidence& arm : evidence_.arms) {
+        if (arm.perturbation.name != row.baseline || arm.result.skipped) continue;
+        row.before_trials = judged(arm.result);
+        row.before_wrong = arm.result.wrong_values;
+      }
+    }
     return row;
   }
 
@@ -261,7 +268,7 @@ class Experiments {
     for (std::uint64_t turn = 0; turn < turns && !stopped(options_); ++turn) {
       const Trials from{trials.before * turn / turns, trials.after * turn / turns};
       const Trials to{trials.before * (turn + 1) / turns, trials.after * (turn + 1) / turns};
-      if (!model || baseline.name != known_baseline_.name || known_.trials == 0) {
+      if (!model || !(baseline == known_baseline_) || known_.trials == 0) {
         known_ = run_trials(plan_, baseline, to.before - from.before, first_fresh_ + from.before);
         known_baseline_ = baseline;
       }
