@@ -46,16 +46,19 @@ std::map<std::string, core::Severity> classes_of(const core::Verdict& verdict) {
   return classes;
 }
 
-/// Arms by name, cells by problem and config; those that ran.
-std::map<std::string, const core::TrialResult*> results_of(const core::Evidence& evidence) {
+/// Arms by name, cells by problem and config; also those that did not run, or those that did alone.
+std::map<std::string, const core::TrialResult*> results_of(const core::Evidence& evidence,
+                                                           bool planned = false) {
   std::map<std::string, const core::TrialResult*> results;
+  const auto add = [&](std::string name, const core::TrialResult& result) {
+    const bool ran = !result.skipped && result.trials > 0;
+    if (ran || planned) results.emplace(std::move(name), &result);
+  };
   for (const core::ArmEvidence& arm : evidence.arms) {
-    if (arm.result.skipped || arm.result.trials == 0) continue;
-    results.emplace("arm " + arm.perturbation.name, &arm.result);
+    add("arm " + arm.perturbation.name, arm.result);
   }
   for (const core::ConfigEvidence& cell : evidence.configs) {
-    if (cell.result.skipped || cell.result.trials == 0) continue;
-    results.emplace(fmt::format("{} [{}]", cell.problem, cell.config), &cell.result);
+    add(fmt::format("{} [{}]", cell.problem, cell.config), cell.result);
   }
   return results;
 }
@@ -232,7 +235,13 @@ class Comparer {
                             fmt::join(lost.begin(), lost.begin() + named, ", "),
                             lost.size() > named ? ", ..." : "");
       }
-      add(lost_kind(!lost.empty() && !both.empty()), text);
+      // A run that failed looks further, and one that passes does not: what is not even planned now
+      // may be that.
+      const auto planned = results_of(after_.evidence, true);
+      const bool missing = std::any_of(lost.begin(), lost.end(), [&](const std::string& name) {
+        return planned.contains(name) || before_.verdict.outcome != core::Outcome::fail;
+      });
+      add(lost_kind(missing && !both.empty()), text);
     }
     const bool exact = equal_trials_ && before_.evidence.backend_is_model;
     for (const std::string& name : both) {

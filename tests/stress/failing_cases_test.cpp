@@ -498,8 +498,14 @@ TEST(Compare, NothingComparedIsNotNoDifference) {
   EXPECT_THAT(changes(two, skipped), testing::Contains(HasSubstr("no trials now: arm flush_l2")));
   EXPECT_TRUE(compare_runs(two, skipped).worse());
   EXPECT_FALSE(compare_runs(skipped, two).worse());
+  EXPECT_TRUE(compare_runs(two, clean).worse());
   skipped.evidence.interrupted = true;
   EXPECT_FALSE(compare_runs(two, skipped).worse());
+  // A failure has further arms, which a later pass does not plan; to skip a planned one is worse.
+  two.verdict.outcome = core::Outcome::fail;
+  skipped.evidence.interrupted = false;
+  EXPECT_FALSE(compare_runs(two, clean).worse());
+  EXPECT_TRUE(compare_runs(two, skipped).worse());
   core::RunRecord bench = clean;
   bench.bench.resize(1);
   bench.bench[0].name = "toy@clean";
