@@ -85,6 +85,7 @@ endfunction()
       [ARGS <argument>...]      arguments of the executable
       [DEFINES <definition>...] compile definitions
       [TIMEOUT <seconds>]       of one ctest entry, 300 unless told
+      [COST <seconds>]          of a whole executable: ctest starts the long ones first
       [GPU]                     needs a device: label gpu, RESOURCE_LOCK gpu, exit code 77 = skipped
       [WHOLE]                   one ctest entry for the whole executable (a costly set-up)
       [NO_MAIN]                 the sources have their own main (implies WHOLE))
@@ -93,7 +94,7 @@ endfunction()
   A WHOLE or GPU suite skips by exit code 77, so its main must return that when nothing could run:
   <tests/support/gpu_main.cpp> does, and is what a GPU suite links unless it says NO_MAIN. ]]
 function(faultline_test)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "GPU;WHOLE;NO_MAIN" "NAME;TIMEOUT"
+  cmake_parse_arguments(PARSE_ARGV 0 arg "GPU;WHOLE;NO_MAIN" "NAME;TIMEOUT;COST"
     "SOURCES;DEPENDS;LABELS;ARGS;DEFINES")
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_NAME OR NOT arg_SOURCES)
     message(FATAL_ERROR "faultline_test: NAME and SOURCES are required; not understood: "
@@ -123,6 +124,9 @@ function(faultline_test)
   endif()
 
   set(properties TIMEOUT ${arg_TIMEOUT})
+  if(arg_COST)
+    list(APPEND properties COST ${arg_COST})
+  endif()
   if(arg_GPU)
     list(APPEND arg_LABELS gpu)
     list(APPEND properties RESOURCE_LOCK gpu)
