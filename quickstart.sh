@@ -143,9 +143,11 @@ if [[ -z $jobs ]]; then
 fi
 
 options=(-DFAULTLINE_QUICK_BUILD=ON)
-for part in TESTS EXAMPLES BENCH; do
+for part in TESTS EXAMPLES; do
   options+=("-DFAULTLINE_BUILD_$part=$([[ $action == test ]] && echo ON || echo OFF)")
 done
+# A quick build is not what to measure with; the presets build the benchmarks.
+options+=(-DFAULTLINE_BUILD_BENCH=OFF)
 if [[ -n $nvcc ]]; then
   options+=("-DFAULTLINE_NVCC=$nvcc")
 fi

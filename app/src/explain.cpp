@@ -156,7 +156,16 @@ int explain_command(const Context& context) {
   const std::string text = stress::to_text(explanation);
   fmt::print("{}", context.options.quiet ? text.substr(0, text.find('\n') + 1) : text);
   if (context.options.verbosity > 0 && !context.options.quiet) print_values(explanation);
-  return static_cast<int>(context.stop ? core::ExitCode::interrupted : core::ExitCode::pass);
+  if (context.stop) return static_cast<int>(core::ExitCode::interrupted);
+  // What was not executed explains nothing.
+  const bool nothing_tried =
+      explanation.budget_spent &&
+      std::all_of(explanation.coordinates.begin(), explanation.coordinates.end(),
+                  [](const stress::Coordinate& one) {
+                    return one.role == stress::Coordinate::Role::not_tried ||
+                           one.role == stress::Coordinate::Role::only_value;
+                  });
+  return static_cast<int>(nothing_tried ? core::ExitCode::inconclusive : core::ExitCode::pass);
 }
 
 int reduce_command(const Context& context) {
@@ -190,7 +199,8 @@ int reduce_command(const Context& context) {
     fmt::print("  fails as {} in {} of {}; {} of {} steps taken, {} executions{}\n",
                core::name_of(reduction.finding), reduction.failed, reduction.trials, taken,
                reduction.steps.size(), reduction.executions,
-               reduction.budget_spent ? "; the budget was spent: it may not be the smallest" : "");
+               reduction.budget_spent ? "; time or --executions ran out: it may not be the smallest"
+                                      : "");
     if (reduction.floor > 0.0) {
       fmt::print("  a smaller case had to fail at a rate of at least {:.2g} (lower 95 % bound)\n",
                  reduction.floor);

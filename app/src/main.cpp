@@ -134,9 +134,12 @@ int run(int argc, char** argv, const RegisterSubjects& register_subjects) {
     kernels::SubjectRegistry registry;
     if (register_subjects) register_subjects(registry);
     const int code = run_command(Context{parsed.options, registry, g_stop, joined(argc, argv)});
-    return code == 0 ? check_standard_output() : code;
+    const int lost = check_standard_output();  // an error is worse than any verdict
+    return lost == 0 ? code : lost;
   } catch (const core::Error& error) {
-    return fail(error.code(), error.what());
+    // What Ctrl-C cut short could not be judged.
+    const bool stopped = g_stop && error.code() == core::ExitCode::inconclusive;
+    return fail(stopped ? core::ExitCode::interrupted : error.code(), error.what());
   } catch (const std::bad_alloc&) {
     return fail(core::ExitCode::error, "out of memory: take a smaller problem or fewer trials");
   } catch (const std::length_error&) {

@@ -450,7 +450,7 @@ std::string_view name_of(Role role) {
 std::string Coordinate::text() const {
   const std::string otherwise =
       otherwise_at.empty() ? "" : "fails as another class at " + listed(otherwise_at);
-  if (role == Role::not_tried) return "the budget was spent before";
+  if (role == Role::not_tried) return "time or --executions ran out before";
   if (role == Role::only_value) {
     return otherwise.empty() ? "no other value could be tried here" : otherwise;
   }
@@ -512,9 +512,12 @@ std::optional<core::TrialToken> first_failure(core::Backend& backend,
         detail::token_text(backend.info().name, trial.plan, trials, result.first_failed_trial));
   }
   if (result.skipped || result.trials == 0 || result.status != core::ExecutionStatus::completed) {
-    throw core::UnsupportedError(fmt::format(
-        "{}@{} {}: no trial could be judged: {}", trial.subject->name, trial.variant->name,
-        trial.problem.values.line(), result.message.empty() ? result.note : result.message));
+    std::string why = result.message.empty() ? result.note : result.message;
+    if (why.empty())
+      why = "the run was stopped, or its budget was spent, before the first was done";
+    throw core::UnsupportedError(fmt::format("{}@{} {}: no trial could be judged: {}",
+                                             trial.subject->name, trial.variant->name,
+                                             trial.problem.values.line(), why));
   }
   return std::nullopt;
 }
