@@ -87,6 +87,18 @@ struct EnumNames<ErrorReading::Kind> {
       "slice_doubled", "slice_stale", "other_address", "other_trial"};
 };
 template <>
+struct EnumNames<FootprintEvidence::Kind> {
+  static constexpr std::array<std::string_view, 11> kNames{
+      "scattered", "everywhere", "tile", "group",   "buffer", "position",
+      "last_tile", "strip",      "rows", "columns", "block"};
+};
+template <>
+struct EnumNames<TemplateEvidence::Kind> {
+  static constexpr std::array<std::string_view, 10> kNames{
+      "slice_missing",   "slice_doubled", "slice_stale", "rounded_f16", "rounded_bf16",
+      "previous_output", "other_tile",    "tile_input",  "transposed",  "zero"};
+};
+template <>
 struct EnumNames<ExperimentEvidence::Kind> {
   static constexpr std::array<std::string_view, 7> kNames{
       "serialised", "one_block", "one_stage", "eager", "twin", "knob", "delay"};

@@ -19,6 +19,8 @@ std::string_view name_of(DataMode mode) { return enum_name(mode); }
 std::string_view name_of(RaceMode mode) { return enum_name(mode); }
 std::string_view name_of(Detector detector) { return enum_name(detector); }
 std::string_view name_of(ErrorReading::Kind kind) { return enum_name(kind); }
+std::string_view name_of(FootprintEvidence::Kind kind) { return enum_name(kind); }
+std::string_view name_of(TemplateEvidence::Kind kind) { return enum_name(kind); }
 std::string_view name_of(ExperimentEvidence::Kind kind) { return enum_name(kind); }
 std::string_view name_of(Outcome outcome) { return enum_name(outcome); }
 std::string_view name_of(Severity severity) { return enum_name(severity); }

@@ -255,6 +255,36 @@ class RecordDraw {
                                 index(),
                                 real()};
     });
+    e.footprints = some(1, [&] {
+      using Kind = core::FootprintEvidence::Kind;
+      return core::FootprintEvidence{text(),
+                                     static_cast<Kind>(source_.below(11)),
+                                     index(),
+                                     index(),
+                                     number(),
+                                     number(),
+                                     number(),
+                                     number(),
+                                     number(),
+                                     number(),
+                                     some(2, [&] { return index(); }),
+                                     real(),
+                                     static_cast<Kind>(source_.below(11)),
+                                     index(),
+                                     index(),
+                                     real()};
+    });
+    e.templates = some(1, [&] {
+      return core::TemplateEvidence{static_cast<core::TemplateEvidence::Kind>(source_.below(10)),
+                                    text(),
+                                    index(),
+                                    index(),
+                                    index(),
+                                    index(),
+                                    index(),
+                                    number(),
+                                    real()};
+    });
     e.experiments = some(1, [&] {
       return core::ExperimentEvidence{static_cast<core::ExperimentEvidence::Kind>(source_.below(7)),
                                       text(),

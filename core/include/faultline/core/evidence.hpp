@@ -123,6 +123,65 @@ struct ErrorReading {
 };
 std::string_view name_of(ErrorReading::Kind kind);
 
+/// Which blocks of an output the wrong elements of captured trials fill: of many ways to cut the
+/// output, the one that describes where they lie in the fewest bits (docs/verdicts.md).
+struct FootprintEvidence {
+  enum class Kind : std::uint8_t {
+    scattered,   ///< no blocks describe it better than one density for the whole output
+    everywhere,  ///< the same, and nine tenths of the elements are wrong
+    tile,        ///< the output's own tiles (TileGeometry)
+    group,       ///< whole groups of tiles, or one index of leading axes: heads, batches
+    buffer,      ///< the tiles of a group that share a pipeline buffer
+    position,    ///< the tiles at one position of every group
+    last_tile,   ///< the last tiles alone: of the rows, of the columns, of each group
+    strip,       ///< 8, 16 or 32 rows of a tile: what one warp holds
+    rows,        ///< whole rows
+    columns,     ///< whole columns
+    block,       ///< blocks of another shape
+  };
+  std::string output{};
+  Kind kind = Kind::scattered;
+  std::int64_t block_rows = 0, block_cols = 0;  ///< of one block; 0: the whole extent, or no block
+  std::uint64_t trials = 0;                     ///< captured ones looked at
+  std::uint64_t patterns = 0;  ///< sets of wrong elements among them, each counted once below
+  std::uint64_t wrong = 0, compared = 0;   ///< elements
+  std::uint64_t hit = 0, blocks = 0;       ///< blocks with wrong elements, and all
+  std::vector<std::int64_t> hit_blocks{};  ///< the first that are hit most often, ascending
+  double density = 0.0;                    ///< share of a hit block's elements that is wrong
+  Kind runner_up = Kind::scattered;
+  std::int64_t runner_up_rows = 0, runner_up_cols = 0;
+  double log10_ratio = 0.0;  ///< of the likelihoods of the two, what naming each costs included
+  friend bool operator==(const FootprintEvidence&, const FootprintEvidence&) = default;
+};
+std::string_view name_of(FootprintEvidence::Kind kind);
+
+/// How much of the error of an output's worst tile one template explains: R^2 = 1 - |r - t|^2 /
+/// |r|^2, where r = got - expected and t are measured in units of what the comparison allows.
+struct TemplateEvidence {
+  enum class Kind : std::uint8_t {
+    slice_missing,    ///< slice `detail` of the reduction left out
+    slice_doubled,    ///< slice `detail` added twice
+    slice_stale,      ///< slice `other` of the streamed input in the place of slice `detail`
+    rounded_f16,      ///< the sum rounded to f16 after each slice
+    rounded_bf16,     ///< the same with bf16
+    previous_output,  ///< what the trial before should have given
+    other_tile,       ///< what belongs to tile `other` of the output
+    tile_input,       ///< computed with the data of tile `other` in the place of tile `detail`
+    transposed,       ///< rows and columns exchanged
+    zero,             ///< zeros
+  };
+  Kind kind = Kind::zero;
+  std::string output{};
+  std::int64_t tile = 0;  ///< of the output
+  std::int64_t detail = 0, other = 0;
+  /// Torn: only these rows of the tile hold it. 0 rows: all of them.
+  std::int64_t first_row = 0, rows = 0;
+  std::uint64_t elements = 0;  ///< of the tile that were fitted
+  double r_squared = 0.0;
+  friend bool operator==(const TemplateEvidence&, const TemplateEvidence&) = default;
+};
+std::string_view name_of(TemplateEvidence::Kind kind);
+
 /// A cure or a knob: an arm that failed, run again with one thing changed, on equal inputs.
 struct ExperimentEvidence {
   enum class Kind : std::uint8_t {
@@ -271,7 +330,9 @@ struct Evidence {
   std::vector<TermCombinationEvidence> term_combinations{};
   std::vector<GrowthEvidence> growth{};
   std::vector<IntermediateEvidence> intermediates{};
-  std::vector<ErrorReading> readings{};  ///< most matched first, of each output
+  std::vector<ErrorReading> readings{};         ///< most matched first, of each output
+  std::vector<FootprintEvidence> footprints{};  ///< of each output with wrong elements
+  std::vector<TemplateEvidence> templates{};    ///< best first, of each output
   std::vector<ExperimentEvidence> experiments{};
   bool interrupted = false;
 };

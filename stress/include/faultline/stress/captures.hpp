@@ -21,6 +21,8 @@ struct CaptureExamination {
   std::optional<core::ErrorShapeEvidence> shape;        ///< nothing was captured: empty
   std::vector<core::AlternativeEvidence> alternatives;  ///< of those the plan names, by output
   std::vector<core::ErrorReading> readings;             ///< of what is wrong, by output
+  std::vector<core::FootprintEvidence> footprints;      ///< of outputs with wrong elements
+  std::vector<core::TemplateEvidence> templates;        ///< the best first, of each output
 };
 
 /// Inputs are regenerated and the reference and the hypotheses recomputed once per input set, for
