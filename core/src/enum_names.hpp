@@ -88,9 +88,9 @@ struct EnumNames<ErrorReading::Kind> {
 };
 template <>
 struct EnumNames<FootprintEvidence::Kind> {
-  static constexpr std::array<std::string_view, 11> kNames{
-      "scattered", "everywhere", "tile", "group",   "buffer", "position",
-      "last_tile", "strip",      "rows", "columns", "block"};
+  static constexpr std::array<std::string_view, 12> kNames{
+      "scattered", "everywhere", "tile",  "group", "buffer",  "position",
+      "place",     "last_tile",  "strip", "rows",  "columns", "block"};
 };
 template <>
 struct EnumNames<TemplateEvidence::Kind> {

@@ -258,7 +258,7 @@ class RecordDraw {
     e.footprints = some(1, [&] {
       using Kind = core::FootprintEvidence::Kind;
       return core::FootprintEvidence{text(),
-                                     static_cast<Kind>(source_.below(11)),
+                                     static_cast<Kind>(source_.below(12)),
                                      index(),
                                      index(),
                                      number(),
@@ -269,7 +269,7 @@ class RecordDraw {
                                      number(),
                                      some(2, [&] { return index(); }),
                                      real(),
-                                     static_cast<Kind>(source_.below(11)),
+                                     static_cast<Kind>(source_.below(12)),
                                      index(),
                                      index(),
                                      real()};

@@ -133,6 +133,7 @@ struct FootprintEvidence {
     group,       ///< whole groups of tiles, or one index of leading axes: heads, batches
     buffer,      ///< the tiles of a group that share a pipeline buffer
     position,    ///< the tiles at one position of every group
+    place,       ///< rows (or columns) at one place of every so many, as of every tile
     last_tile,   ///< the last tiles alone: of the rows, of the columns, of each group
     strip,       ///< 8, 16 or 32 rows of a tile: what one warp holds
     rows,        ///< whole rows
@@ -159,7 +160,7 @@ std::string_view name_of(FootprintEvidence::Kind kind);
 /// |r|^2, where r = got - expected and t are measured in units of what the comparison allows.
 struct TemplateEvidence {
   enum class Kind : std::uint8_t {
-    slice_missing,    ///< slice `detail` of the reduction left out
+    slice_missing,    ///< slices `detail` to `other` of the reduction left out
     slice_doubled,    ///< slice `detail` added twice
     slice_stale,      ///< slice `other` of the streamed input in the place of slice `detail`
     rounded_f16,      ///< the sum rounded to f16 after each slice
@@ -172,7 +173,7 @@ struct TemplateEvidence {
   };
   Kind kind = Kind::zero;
   std::string output{};
-  std::int64_t tile = 0;  ///< of the output
+  std::int64_t tile = 0;  ///< of the output; -1: all of it, because its tiles are small
   std::int64_t detail = 0, other = 0;
   /// Torn: only these rows of the tile hold it. 0 rows: all of them.
   std::int64_t first_row = 0, rows = 0;
