@@ -29,6 +29,8 @@ void visit_fields(P& p, Visit&& visit) {
   visit("batch", p.batch);
   visit("ctas_per_sm", p.ctas_per_sm);
   visit("fresh_inputs", p.fresh_inputs);
+  visit("blocker_ns", p.blocker_ns);
+  visit("free_sms", p.free_sms);
   visit("policy", p.policy);
   visit("lateness", p.lateness);
   visit("one_stream", p.one_stream);

@@ -129,6 +129,7 @@ void describe(A& a, T& x) {
   a("sum_squared_expected", x.sum_squared_expected);
   a.unless_empty("ratio_bins", x.ratio_bins);
   a.unless_empty("ulp_bins", x.ulp_bins);
+  a.unless_default("bins_every", x.bins_every, 1);
   a("tiles", x.tiles);
 }
 
@@ -199,6 +200,9 @@ void describe(A& a, T& x) {
   a.or_null("first_failed_trial", x.first_failed_trial, ~std::uint64_t{0});
   a("batch", x.batch);
   a("overlap_proven", x.overlap_proven);
+  a.unless_default("held_sms", x.held_sms, 0);
+  a.unless_default("ran_ahead", x.ran_ahead, 0);
+  a.unless_default("ran_ahead_of", x.ran_ahead_of, 0);
   a("note", x.note);
   a("skipped", x.skipped);
   a("thread_instructions", x.thread_instructions);
@@ -218,6 +222,8 @@ void describe(A& a, T& x) {
   a("batch", x.batch);
   a("ctas_per_sm", x.ctas_per_sm);
   a("fresh_inputs", x.fresh_inputs);
+  a.unless_default("blocker_ns", x.blocker_ns, 0);
+  a.unless_default("free_sms", x.free_sms, 0);
   a("policy", x.policy);
   a("lateness", x.lateness);
   a("one_stream", x.one_stream);
@@ -314,6 +320,39 @@ void describe(A& a, T& x) {
   a("detail", x.detail);
   a("other", x.other);
   a("value", x.value);
+}
+
+template <class A, Is<FootprintEvidence> T>
+void describe(A& a, T& x) {
+  a("output", x.output);
+  a("kind", x.kind);
+  a("block_rows", x.block_rows);
+  a("block_cols", x.block_cols);
+  a("trials", x.trials);
+  a("patterns", x.patterns);
+  a("wrong", x.wrong);
+  a("compared", x.compared);
+  a("hit", x.hit);
+  a("blocks", x.blocks);
+  a("hit_blocks", x.hit_blocks);
+  a("density", x.density);
+  a("runner_up", x.runner_up);
+  a("runner_up_rows", x.runner_up_rows);
+  a("runner_up_cols", x.runner_up_cols);
+  a("log10_ratio", x.log10_ratio);
+}
+
+template <class A, Is<TemplateEvidence> T>
+void describe(A& a, T& x) {
+  a("kind", x.kind);
+  a("output", x.output);
+  a("tile", x.tile);
+  a("detail", x.detail);
+  a("other", x.other);
+  a("first_row", x.first_row);
+  a("rows", x.rows);
+  a("elements", x.elements);
+  a("r_squared", x.r_squared);
 }
 
 template <class A, Is<ExperimentEvidence> T>
@@ -437,6 +476,8 @@ void describe(A& a, T& x) {
   a("growth", x.growth);
   a("intermediates", x.intermediates);
   a("readings", x.readings);
+  a("footprints", x.footprints);
+  a("templates", x.templates);
   a("experiments", x.experiments);
   a("races", x.races);
   a("accesses", x.accesses);
@@ -599,6 +640,12 @@ class Writer {
       object_[key] = of(values);
     }
   }
+  template <class T>
+  void unless_default(const char* key, const T& value, std::type_identity_t<T> usual) {
+    if (value != usual) {
+      object_[key] = of(value);
+    }
+  }
   Json take() && { return std::move(object_); }
 
   template <class T>
@@ -699,8 +746,9 @@ struct Place {
 /// Keys that records of version 1 may lack. Any other that is missing would be read as a zero.
 bool is_of_version_2(std::string_view key) {
   static constexpr std::string_view kKeys[] = {
-      "output_hashes", "one_stream", "eager",       "delay_sites", "delay_site", "delay_ns",
-      "delay_seed",    "readings",   "experiments", "no_evidence", "streams",    "shared_memory"};
+      "output_hashes", "one_stream",    "eager",      "delay_sites", "delay_site",
+      "delay_ns",      "delay_seed",    "readings",   "experiments", "no_evidence",
+      "streams",       "shared_memory", "footprints", "templates"};
   return std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys);
 }
 
@@ -734,6 +782,16 @@ class Reader {
     if (found != object_.end()) {
       const Place place{&place_, key};
       of(*found, values, place);
+    }
+  }
+  template <class T>
+  void unless_default(const char* key, T& value, std::type_identity_t<T> usual) {
+    value = usual;
+    asked_.push_back(key);
+    const auto found = object_.find(key);
+    if (found != object_.end()) {
+      const Place place{&place_, key};
+      of(*found, value, place);
     }
   }
   /// Refuses what describe() did not ask for.

@@ -59,6 +59,7 @@ void accumulate(core::OutputTotals& into, const core::OutputTotals& from) {
   into.sum_squared_expected += from.sum_squared_expected;
   core::add_bins(into.ratio_bins, from.ratio_bins);
   core::add_bins(into.ulp_bins, from.ulp_bins);
+  into.bins_every = std::max(into.bins_every, from.bins_every);
   // On a tie the larger reference value, so that the order of the results does not matter.
   if (std::tuple(from.worst_error, from.worst_error_expected) >
       std::tuple(into.worst_error, into.worst_error_expected)) {

@@ -30,6 +30,8 @@ void visit_fields(P& p, Visit&& visit) {
   visit(p.graph_trials, kNarrow);
   visit(p.batch, kNarrow);
   visit(p.fresh_inputs, 1);
+  visit(p.blocker_ns, kWide);
+  visit(p.free_sms, kNarrow);
   visit(p.policy, static_cast<std::uint64_t>(core::SchedulePolicy::skew));
   visit(p.lateness, static_cast<std::uint64_t>(core::CopyLateness::random));
   visit(p.one_stream, 1);

@@ -75,6 +75,8 @@ std::vector<core::Perturbation> plainer_perturbations(const core::Perturbation& 
   add([&](core::Perturbation& p) { p.reload_module = plain.reload_module; });
   add([&](core::Perturbation& p) { p.wait = plain.wait, p.wait_ns = plain.wait_ns; });
   add([&](core::Perturbation& p) { p.sync_each = plain.sync_each; });
+  add([&](core::Perturbation& p) { p.blocker_ns = plain.blocker_ns; });
+  add([&](core::Perturbation& p) { p.free_sms = plain.free_sms; });
   add([&](core::Perturbation& p) { p.batch = plain.batch, p.ctas_per_sm = plain.ctas_per_sm; });
   add_unchanged_programs(own, plainer);
   return plainer;

@@ -123,6 +123,11 @@ void add_block(core::TrialResult& into, const core::TrialResult& block, bool fre
   into.first_failed_trial = std::min(into.first_failed_trial, block.first_failed_trial);
   into.batch = std::max(into.batch, block.batch);
   into.overlap_proven = into.overlap_proven && block.overlap_proven;
+  if (block.trials > 0) {
+    into.held_sms = into.held_sms == 0 ? block.held_sms : std::min(into.held_sms, block.held_sms);
+  }
+  into.ran_ahead += block.ran_ahead;
+  into.ran_ahead_of += block.ran_ahead_of;
   if (into.note.empty()) into.note = block.note;
   into.elapsed_ns += block.elapsed_ns;
   into.thread_instructions += block.thread_instructions;

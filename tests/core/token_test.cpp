@@ -30,6 +30,8 @@ Perturbation random_perturbation(std::mt19937_64& engine) {
   p.batch = static_cast<std::uint32_t>(engine());
   p.ctas_per_sm = coin() ? static_cast<double>(engine() >> 11) * 0x1p-50 : 0.0;
   p.fresh_inputs = coin();
+  p.blocker_ns = coin() ? engine() : 0;
+  p.free_sms = static_cast<std::uint32_t>(coin() ? engine() : 0);
   p.policy = static_cast<SchedulePolicy>(engine() % 4);
   p.lateness = static_cast<CopyLateness>(engine() % 3);
   return p;

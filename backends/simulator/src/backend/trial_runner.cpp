@@ -22,6 +22,8 @@ std::string not_modelled(const core::Perturbation& p) {
   if (p.reload_module) return "the simulator has no module loading to repeat";
   if (p.pool_bytes != 0 || p.flush_l2) return "the simulator has no caches";
   if (p.co_resident != plain.co_resident) return "the simulator runs nothing beside the trial";
+  if (p.blocker_ns != 0) return "a blocker is for a CUDA device: schedules here need no clock";
+  if (p.free_sms != 0) return "the simulator has no multiprocessors to hold";
   if (p.graph_trials != 0) return "the simulator gains nothing from graphs of trials";
   if (p.one_stream || p.eager || p.delay_sites != 0)
     return "changes of the program are made before a backend sees it";

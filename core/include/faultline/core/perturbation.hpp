@@ -37,6 +37,12 @@ struct Perturbation {
   std::uint32_t batch = 1;         ///< trials in one grid
   double ctas_per_sm = 0.0;   ///< > 0: batch is raised until the grid has this many CTAs per SM
   bool fresh_inputs = false;  ///< new inputs every trial (otherwise one input set per arm)
+  /// > 0: a kernel in front of the trial's operations holds its streams up for so long, so that the
+  /// host issues what follows while the device waits. It rotates over the trials: all streams that
+  /// the program uses, then each of them alone.
+  std::uint64_t blocker_ns = 0;
+  /// > 0: so many multiprocessors are left to the trial; blocks that spin hold the others.
+  std::uint32_t free_sms = 0;
   // Simulator
   SchedulePolicy policy = SchedulePolicy::random;
   CopyLateness lateness = CopyLateness::random;

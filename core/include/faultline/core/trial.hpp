@@ -169,6 +169,9 @@ struct TrialRequest {
   std::uint32_t capture_limit = 16;  ///< failing trials whose outputs are kept for provenance
   std::uint64_t gate_samples =
       1;  ///< trials on which the device oracle is checked against the host reference
+  /// A device counts errors by size (OutputTotals::ratio_bins) in every such trial; 0: in none. The
+  /// host, where it compares, in all.
+  std::uint32_t histogram_every = 32;
   double timeout_s = 60.0;                  ///< per execution
   bool access_statistics = false;           ///< collect ExecutionReport::accesses (simulator)
   const std::atomic<bool>* stop = nullptr;  ///< set by Ctrl-C: finish the current trial and return
@@ -209,9 +212,11 @@ struct OutputTotals {
   /// readers, never part of a verdict on an element.
   double sum_squared_error = 0.0, sum_squared_expected = 0.0;
   /// Elements by error over bound and by ulps, in the bins of error_bin() (comparison.hpp); bins
-  /// beyond the last one are 0. Counted where the host compared: perhaps not of every element
-  /// compared, and empty when of none.
+  /// beyond the last one are 0. Perhaps not of every element compared, and empty when of none.
   std::vector<std::uint64_t> ratio_bins{}, ulp_bins{};
+  /// The bins hold the trials whose number is a multiple of this; above 1, beside them those
+  /// failing trials that were compared again on the host.
+  std::uint32_t bins_every = 1;
   std::vector<TileTotals> tiles{};  ///< geometry.tile_count() of them
 
   /// Root of the quotient of the two sums; 0 when there was nothing to sum, infinite when only the
@@ -300,7 +305,12 @@ struct TrialResult {
   std::uint64_t first_failed_trial = ~0ull;
   std::uint64_t batch = 1;     ///< as resolved (ctas_per_sm)
   bool overlap_proven = true;  ///< co-resident arms: the stress kernel truly overlapped the trials
-  std::string note{};          ///< e.g. why the arm was skipped or the overlap was not proven
+  /// Of Perturbation::free_sms: multiprocessors that were held, the fewest at any time; 0: none.
+  std::uint64_t held_sms = 0;
+  /// Of Perturbation::blocker_ns: launches that were issued to the last operation while the blocker
+  /// still held, of those where that was looked at.
+  std::uint64_t ran_ahead = 0, ran_ahead_of = 0;
+  std::string note{};  ///< e.g. why the arm was skipped or the overlap was not proven
   bool skipped = false;
   std::uint64_t elapsed_ns = 0;  ///< provenance
   std::uint64_t thread_instructions = 0;
