@@ -9,8 +9,10 @@
 #include <fmt/format.h>
 
 #include "error_readings.hpp"
+#include "error_templates.hpp"
 #include "faultline/core/acceptance.hpp"
 #include "faultline/core/errors.hpp"
+#include "footprint.hpp"
 
 namespace faultline::stress {
 namespace {
@@ -34,13 +36,23 @@ struct Move {
 class Examiner {
  public:
   Examiner(const core::TrialPlan& plan, core::DataMode data)
-      : plan_(plan), output_indices_(plan.output_indices()), readings_(plan, data) {
+      : plan_(plan),
+        output_indices_(plan.output_indices()),
+        readings_(plan, data),
+        footprints_(plan),
+        templates_(plan) {
     for (std::uint32_t index : output_indices_) {
       depth_ = std::max(depth_, plan.buffers[index].tiles.pipeline_depth);
     }
   }
 
-  void examine(const core::Capture& capture, const Expectation& expectation) {
+  void examine(const core::Capture& capture, const std::vector<core::Tensor>& inputs,
+               const Expectation& expectation) {
+    templates_.add(capture,
+                   {.inputs = inputs,
+                    .expected = expectation.outputs,
+                    .hypotheses = expectation.hypotheses,
+                    .previous = expectation.earlier.empty() ? nullptr : &expectation.earlier[0]});
     for (std::uint32_t o = 0; o < output_indices_.size() && o < capture.outputs.size(); ++o) {
       examine_output(o, capture, expectation);
       std::vector<core::ReferenceTensor> earlier;
@@ -48,6 +60,8 @@ class Examiner {
       const core::Dtype dtype = plan_.buffers[output_indices_[o]].dtype;
       readings_.add(o, capture.outputs[o], expectation.outputs[o],
                     core::poison_bits(dtype, capture.poison), earlier);
+      footprints_.add(o, capture.outputs[o], expectation.outputs[o],
+                      core::poison_bits(dtype, capture.poison));
     }
   }
 
@@ -88,6 +102,8 @@ class Examiner {
 
   const std::vector<core::AlternativeEvidence>& alternatives() const { return alternatives_; }
   std::vector<core::ErrorReading> readings() const { return readings_.result(); }
+  std::vector<core::FootprintEvidence> footprints() const { return footprints_.result(); }
+  std::vector<core::TemplateEvidence> templates() const { return templates_.result(); }
 
   void add_pair(bool same_poison, bool differs) {
     (same_poison ? shape_.same_poison_pairs : shape_.other_poison_pairs)++;
@@ -337,6 +353,8 @@ class Examiner {
   core::ErrorShapeEvidence shape_;
   std::vector<core::AlternativeEvidence> alternatives_;
   detail::ErrorReadings readings_;
+  detail::Footprints footprints_;
+  detail::ErrorTemplates templates_;
   std::vector<double> errors_;
 };
 
@@ -418,7 +436,7 @@ CaptureExamination examine_captures(const core::TrialPlan& plan, core::DataMode 
     if (examined_sets++ < kSetsWithEarlier && captures.size() == 1) {
       add_earlier(plan, data, *captures.front(), expectation);
     }
-    for (const core::Capture* capture : captures) examiner.examine(*capture, expectation);
+    for (const core::Capture* capture : captures) examiner.examine(*capture, inputs, expectation);
     for (std::size_t i = 0; i < captures.size() && i < kPairsPerSet; ++i) {
       for (std::size_t j = 0; j < i; ++j) {
         examiner.add_pair(captures[i]->poison == captures[j]->poison,
@@ -430,6 +448,8 @@ CaptureExamination examine_captures(const core::TrialPlan& plan, core::DataMode 
   examination.shape = examiner.shape();
   examination.alternatives = examiner.alternatives();
   examination.readings = examiner.readings();
+  examination.footprints = examiner.footprints();
+  examination.templates = examiner.templates();
   return examination;
 }
 

@@ -298,6 +298,8 @@ void finish_evidence(core::Evidence& evidence, const core::TrialPlan& plan, core
   evidence.error_shape = captures.shape;
   evidence.alternatives = std::move(captures.alternatives);
   evidence.readings = std::move(captures.readings);
+  evidence.footprints = std::move(captures.footprints);
+  evidence.templates = std::move(captures.templates);
   for (const core::TrialResult* result : results) note_unchecked_inputs(evidence, *result);
   if (plan.contract) {
     evidence.contract_violations =

@@ -501,6 +501,8 @@ class Sweep {
     evidence.error_shape = captures.shape;
     evidence.alternatives = std::move(captures.alternatives);
     evidence.readings = std::move(captures.readings);
+    evidence.footprints = std::move(captures.footprints);
+    evidence.templates = std::move(captures.templates);
   }
 
   core::Backend& backend_;

@@ -227,6 +227,23 @@ RunRecord full_record() {
   e.intermediates = {
       {"b=1 t=64", "chunk=32", "w", true, 4096, 17, 2.5, 1, 2, 4, "chunk of 32 rows"}};
   e.readings = {{ErrorReading::Kind::slice_stale, "y", 64, 60, 3, 2, 5, 0.5}};
+  e.footprints = {{"y",
+                   FootprintEvidence::Kind::strip,
+                   8,
+                   16,
+                   12,
+                   3,
+                   96,
+                   4096,
+                   6,
+                   64,
+                   {1, 7},
+                   0.75,
+                   FootprintEvidence::Kind::rows,
+                   1,
+                   64,
+                   12.5}};
+  e.templates = {{TemplateEvidence::Kind::tile_input, "y", 1, 2, 3, 4, 5, 128, 0.875}};
   e.experiments = {{ExperimentEvidence::Kind::one_block, "one block: n=16", "memory_stress", 200,
                     31, 300, 2, "fl1.CCCC", "gemv.cu:12", "not enough time"}};
   e.interrupted = true;
@@ -343,6 +360,8 @@ TEST(Record, EveryFieldIsWritten) {
   empty.evidence.growth.resize(1);
   empty.evidence.intermediates.resize(1);
   empty.evidence.readings.resize(1);
+  empty.evidence.footprints.resize(1);
+  empty.evidence.templates.resize(1);
   empty.evidence.experiments.resize(1);
   const json blank = leaves_of(to_json(empty));
   std::set<std::string> allowed = {"/schema_version"};

@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "footprint.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "faultline/core/acceptance.hpp"
+
+namespace faultline::stress::detail {
+namespace {
+
+using Kind = core::FootprintEvidence::Kind;
+using Patterns = std::vector<std::vector<std::int64_t>>;
+
+/// Wrong elements kept of one output; a first pattern is kept whatever its size.
+constexpr std::uint64_t kElementsKept = std::uint64_t{1} << 17;
+constexpr std::size_t kPatternsKept = 16;
+/// Below this many elements a block is hardly one, and their number says more than the tiling.
+constexpr std::int64_t kSmallestBlock = 8;
+constexpr double kContrast = 8.0;    ///< density of hit blocks over that of clean ones
+constexpr double kLackOfFit = 0.1;   ///< share of the bits gained that one density for all hit
+constexpr double kSlackBits = 20.0;  ///< blocks may lose, and so many bits more
+constexpr double kLines = 3.0;       ///< pairs of wrong elements in one row over what chance gives
+constexpr double kPairsExpected = 16.0;
+
+/// Bits to name each kind of tiling: the plan's own first. What is left is shared by other blocks.
+constexpr double kBitsOfTile = 2.0, kBitsOfKnown = 4.0, kBitsOfOthers = 2.0, kBitsOfNull = 3.0;
+
+double log2_gamma(double x) { return std::lgamma(x) / std::log(2.0); }
+
+/// Bits to say which `k` of `n` elements are wrong, without knowing how many to expect.
+double content_bits(double k, double n) {
+  const double log2_pi = std::log2(std::acos(-1.0));
+  return n <= 0.0 ? 0.0
+                  : log2_gamma(n + 1.0) + log2_pi - log2_gamma(k + 0.5) - log2_gamma(n - k + 0.5);
+}
+
+/// Bits to say which `h` of `b` blocks are hit.
+double choice_bits(double h, double b) {
+  return std::log2(b + 1.0) + log2_gamma(b + 1.0) - log2_gamma(h + 1.0) - log2_gamma(b - h + 1.0);
+}
+
+/// One way to cut an output.
+struct Tiling {
+  Kind kind = Kind::block;
+  std::int64_t rows = 0, cols = 0;  ///< of a rectangle; both 0: see block_of_tile
+  /// Of blocks that consist of tiles: which each tile belongs to.
+  std::vector<std::int64_t> block_of_tile{};
+  std::int64_t row_period = 0, col_period = 0;  ///< of Kind::place: one of them
+  std::vector<double> sizes{};                  ///< elements of each block
+  double naming_bits = 0.0;
+
+  bool rectangular() const { return block_of_tile.empty() && row_period == 0 && col_period == 0; }
+  std::int64_t block_of(const core::TileGeometry& g, std::int64_t element) const {
+    const std::int64_t row = element / g.cols, col = element % g.cols;
+    if (row_period > 0) return row % row_period;
+    if (col_period > 0) return col % col_period;
+    if (!block_of_tile.empty()) return block_of_tile[static_cast<std::size_t>(g.tile_of(element))];
+    return row / rows * ((g.cols + cols - 1) / cols) + col / cols;
+  }
+};
+
+std::int64_t extent_of(std::int64_t index, std::int64_t size, std::int64_t whole) {
+  return std::min(size, whole - index * size);
+}
+
+/// Every way in which this output is tried.
+class Candidates {
+ public:
+  explicit Candidates(const core::BufferSpec& spec) : spec_(spec), g_(spec.tiles) {
+    if (g_.rows * g_.cols != spec.elements()) g_ = {.rows = spec.elements()};
+    add_rectangle(Kind::tile, g_.tile_rows, g_.tile_cols, kBitsOfTile);
+    add_tiles();
+    add_groups();
+    for (const std::int64_t strip : {8, 16, 32}) {
+      if (strip < g_.tile_rows) add_rectangle(Kind::strip, strip, g_.tile_cols, kBitsOfKnown);
+    }
+    add_rectangle(Kind::rows, 1, g_.cols, kBitsOfKnown);
+    add_rectangle(Kind::columns, g_.rows, 1, kBitsOfKnown);
+    add_places();
+    add_others();
+  }
+
+  const core::TileGeometry& geometry() const { return g_; }
+  const std::vector<Tiling>& all() const { return all_; }
+
+ private:
+  void add_rectangle(Kind kind, std::int64_t rows, std::int64_t cols, double bits) {
+    rows = std::min(rows, g_.rows);
+    cols = std::min(cols, g_.cols);
+    const std::int64_t down = (g_.rows + rows - 1) / rows, across = (g_.cols + cols - 1) / cols;
+    if (rows * cols < 2 || down * across < 2) return;
+    for (const Tiling& known : all_) {
+      if (known.rectangular() && known.rows == rows && known.cols == cols) return;
+    }
+    Tiling tiling{.kind = kind, .rows = rows, .cols = cols, .naming_bits = bits};
+    for (std::int64_t i = 0; i < down; ++i) {
+      for (std::int64_t j = 0; j < across; ++j) {
+        tiling.sizes.push_back(
+            static_cast<double>(extent_of(i, rows, g_.rows) * extent_of(j, cols, g_.cols)));
+      }
+    }
+    all_.push_back(std::move(tiling));
+  }
+
+  /// Blocks that consist of whole tiles, unless there is but one of them or each is one tile.
+  void add_of_tiles(Kind kind, std::vector<std::int64_t> block_of_tile) {
+    const std::int64_t blocks = *std::max_element(block_of_tile.begin(), block_of_tile.end()) + 1;
+    if (blocks < 2 || blocks == g_.tile_count()) return;
+    for (const Tiling& known : all_) {
+      if (known.block_of_tile == block_of_tile) return;
+    }
+    Tiling tiling{.kind = kind,
+                  .block_of_tile = std::move(block_of_tile),
+                  .sizes = std::vector<double>(static_cast<std::size_t>(blocks)),
+                  .naming_bits = kBitsOfKnown};
+    for (std::int64_t t = 0; t < g_.tile_count(); ++t) {
+      const auto block =
+          static_cast<std::size_t>(tiling.block_of_tile[static_cast<std::size_t>(t)]);
+      tiling.sizes[block] +=
+          static_cast<double>(extent_of(t / g_.tiles_across(), g_.tile_rows, g_.rows) *
+                              extent_of(t % g_.tiles_across(), g_.tile_cols, g_.cols));
+    }
+    all_.push_back(std::move(tiling));
+  }
+
+  std::vector<std::int64_t> for_each_tile(auto block) const {
+    std::vector<std::int64_t> blocks;
+    for (std::int64_t t = 0; t < g_.tile_count(); ++t) blocks.push_back(block(t));
+    return blocks;
+  }
+
+  void add_tiles() {
+    const std::int64_t per_group = g_.tiles_per_group, across = g_.tiles_across();
+    const auto position = [&](std::int64_t t) { return g_.position_of(t); };
+    if (per_group > 1) {
+      add_of_tiles(Kind::group, for_each_tile([&](auto t) { return t / per_group; }));
+      add_of_tiles(Kind::position, for_each_tile(position));
+      add_of_tiles(Kind::last_tile,
+                   for_each_tile([&](auto t) { return position(t) == per_group - 1 ? 1 : 0; }));
+    }
+    if (const std::int64_t depth = g_.pipeline_depth; depth > 1) {
+      const std::int64_t groups = per_group > 0 ? per_group : g_.tile_count();
+      add_of_tiles(Kind::buffer,
+                   for_each_tile([&](auto t) { return t / groups * depth + position(t) % depth; }));
+      add_of_tiles(Kind::buffer, for_each_tile([&](auto t) { return position(t) % depth; }));
+    }
+    add_of_tiles(Kind::last_tile,
+                 for_each_tile([&](auto t) { return t / across == g_.tiles_down() - 1 ? 1 : 0; }));
+    add_of_tiles(Kind::last_tile,
+                 for_each_tile([&](auto t) { return t % across == across - 1 ? 1 : 0; }));
+  }
+
+  /// One index of the leading axes is so many rows.
+  void add_groups() {
+    std::int64_t leading = 1;
+    for (const std::int64_t extent : spec_.shape) {
+      leading *= std::max<std::int64_t>(extent, 1);
+      if (leading < 2 || g_.rows % leading != 0 || leading == g_.rows) continue;
+      add_rectangle(Kind::group, g_.rows / leading, g_.cols, kBitsOfKnown);
+    }
+  }
+
+  void add_place(bool of_rows, std::int64_t period) {
+    const std::int64_t extent = of_rows ? g_.rows : g_.cols;
+    if (period < 2 || extent < 2 * period) return;
+    Tiling tiling{.kind = Kind::place, .naming_bits = kBitsOfKnown + 1.0};
+    (of_rows ? tiling.row_period : tiling.col_period) = period;
+    for (std::int64_t i = 0; i < period; ++i) {
+      const std::int64_t lines = (extent - i + period - 1) / period;
+      tiling.sizes.push_back(static_cast<double>(lines * (of_rows ? g_.cols : g_.rows)));
+    }
+    all_.push_back(std::move(tiling));
+  }
+
+  void add_places() {
+    std::vector<std::int64_t> periods{2, 4, 8, 16, 32};
+    for (const bool of_rows : {true, false}) {
+      const std::int64_t tile = of_rows ? g_.tile_rows : g_.tile_cols;
+      add_place(of_rows, tile);
+      for (const std::int64_t period : periods) {
+        if (period != tile) add_place(of_rows, period);
+      }
+    }
+  }
+
+  /// Powers of two by powers of two, and by the whole extent.
+  void add_others() {
+    const auto sizes = [](std::int64_t extent) {
+      std::vector<std::int64_t> all;
+      for (std::int64_t size = 1; size < extent; size *= 2) all.push_back(size);
+      all.push_back(extent);
+      return all;
+    };
+    const std::size_t known = all_.size();
+    for (const std::int64_t rows : sizes(g_.rows)) {
+      for (const std::int64_t cols : sizes(g_.cols)) {
+        if (rows * cols >= kSmallestBlock) add_rectangle(Kind::block, rows, cols, 0.0);
+      }
+    }
+    const double others = static_cast<double>(std::max<std::size_t>(all_.size() - known, 1));
+    for (std::size_t i = known; i < all_.size(); ++i) {
+      all_[i].naming_bits = kBitsOfOthers + std::log2(others);
+    }
+  }
+
+  const core::BufferSpec& spec_;
+  core::TileGeometry g_;
+  std::vector<Tiling> all_;
+};
+
+/// A tiling held against the patterns.
+struct Fit {
+  const Tiling* tiling = nullptr;
+  double bits = 0.0;
+  double limit = 0.0;  ///< blocks with a greater density count as hit
+  double hit = 0.0;    ///< over all patterns
+  double in_hit = 0.0, hit_size = 0.0;
+  double lost_bits = 0.0;  ///< by one density for all hit blocks
+};
+
+/// Wrong elements of each block, pattern after pattern.
+std::vector<std::uint32_t> counts_of(const Tiling& tiling, const core::TileGeometry& geometry,
+                                     const Patterns& patterns) {
+  const std::size_t blocks = tiling.sizes.size();
+  std::vector<std::uint32_t> counts(blocks * patterns.size());
+  for (std::size_t p = 0; p < patterns.size(); ++p) {
+    for (const std::int64_t element : patterns[p]) {
+      ++counts[p * blocks + static_cast<std::size_t>(tiling.block_of(geometry, element))];
+    }
+  }
+  return counts;
+}
+
+/// The best split of the blocks into hit and clean ones; nothing when there is none.
+std::optional<Fit> fit(const Tiling& tiling, const std::vector<std::uint32_t>& counts, double wrong,
+                       double elements) {
+  const std::size_t blocks = tiling.sizes.size();
+  double densest = 0.0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    densest = std::max(densest, counts[i] / tiling.sizes[i % blocks]);
+  }
+  constexpr double kLimits[] = {0.0, 1.0 / 16, 1.0 / 8, 1.0 / 4, 1.0 / 2};
+  std::optional<Fit> best;
+  for (const double share : kLimits) {
+    Fit f{.tiling = &tiling, .limit = share * densest};
+    double own_bits = 0.0;
+    bool another_hit = false;  // than the last tile
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      const double size = tiling.sizes[i % blocks];
+      if (!(counts[i] > f.limit * size)) continue;
+      f.hit += 1.0;
+      f.in_hit += counts[i];
+      f.hit_size += size;
+      another_hit = another_hit || i % blocks == 0;
+      own_bits += content_bits(counts[i], size);
+    }
+    const double in_clean = wrong - f.in_hit, clean_size = elements - f.hit_size;
+    if (clean_size > 0.0 && kContrast * in_clean * f.hit_size > f.in_hit * clean_size) continue;
+    if (tiling.kind == Kind::last_tile) {
+      // Named, it says which block is hit.
+      if (another_hit) continue;
+      f.bits = tiling.naming_bits;
+    } else {
+      f.bits = tiling.naming_bits + choice_bits(f.hit, static_cast<double>(counts.size()));
+    }
+    const double in_hit_bits = content_bits(f.in_hit, f.hit_size);
+    f.bits += std::log2(static_cast<double>(std::size(kLimits))) + in_hit_bits +
+              content_bits(in_clean, clean_size);
+    f.lost_bits = in_hit_bits - own_bits;
+    if (!best || f.bits < best->bits) best = f;
+  }
+  return best;
+}
+
+/// Do pairs of wrong elements lie in one row, or one column, of a block about as often as chance
+/// has them? A diagonal or a hatching is none of the blocks that cover it.
+bool without_lines(const Fit& f, const core::TileGeometry& g, const Patterns& patterns,
+                   const std::vector<std::uint32_t>& counts) {
+  if (!f.tiling->rectangular()) return true;
+  const std::size_t blocks = f.tiling->sizes.size();
+  const auto pairs = [](double n) { return 0.5 * n * (n - 1.0); };
+  double row_pairs = 0.0, col_pairs = 0.0, row_expected = 0.0, col_expected = 0.0;
+  const auto rows = static_cast<double>(f.tiling->rows), cols = static_cast<double>(f.tiling->cols);
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const double size = f.tiling->sizes[i % blocks];
+    if (!(counts[i] > f.limit * size) || size < 2.0) continue;
+    row_expected += pairs(counts[i]) * (std::min(cols, size) - 1.0) / (size - 1.0);
+    col_expected += pairs(counts[i]) * (std::min(rows, size) - 1.0) / (size - 1.0);
+  }
+  std::unordered_map<std::int64_t, std::uint32_t> in_row, in_col;
+  for (const auto& pattern : patterns) {
+    in_row.clear();
+    in_col.clear();
+    for (const std::int64_t element : pattern) {
+      const std::int64_t row = element / g.cols, col = element % g.cols;
+      ++in_row[row * g.cols + col / f.tiling->cols];
+      ++in_col[row / f.tiling->rows * g.cols + col];
+    }
+    for (const auto& [line, n] : in_row) row_pairs += pairs(n);
+    for (const auto& [line, n] : in_col) col_pairs += pairs(n);
+  }
+  const auto by_chance = [](double found, double expected) {
+    return expected < kPairsExpected || (found <= kLines * expected && expected <= kLines * found);
+  };
+  return by_chance(row_pairs, row_expected) && by_chance(col_pairs, col_expected);
+}
+
+std::int64_t rows_of(const Tiling& tiling) {
+  return tiling.rectangular() ? tiling.rows : tiling.row_period;
+}
+std::int64_t cols_of(const Tiling& tiling) {
+  return tiling.rectangular() ? tiling.cols : tiling.col_period;
+}
+
+core::FootprintEvidence infer(const core::BufferSpec& spec, const Patterns& patterns) {
+  const Candidates candidates(spec);
+  double wrong = 0.0;
+  for (const auto& pattern : patterns) wrong += static_cast<double>(pattern.size());
+  const double elements =
+      static_cast<double>(spec.elements()) * static_cast<double>(patterns.size());
+
+  core::FootprintEvidence evidence;
+  evidence.output = spec.name;
+  evidence.patterns = patterns.size();
+  evidence.wrong = static_cast<std::uint64_t>(wrong);
+  evidence.compared = static_cast<std::uint64_t>(elements);
+  evidence.density = wrong / elements;
+  evidence.kind = wrong >= 0.9 * elements ? Kind::everywhere : Kind::scattered;
+
+  const double null_bits = kBitsOfNull + content_bits(wrong, elements);
+  std::vector<Fit> fits;
+  for (const Tiling& tiling : candidates.all()) {
+    const auto counts = counts_of(tiling, candidates.geometry(), patterns);
+    if (std::optional<Fit> f = fit(tiling, counts, wrong, elements)) fits.push_back(*f);
+  }
+  std::stable_sort(fits.begin(), fits.end(),
+                   [](const Fit& a, const Fit& b) { return a.bits < b.bits; });
+  const auto runner_up = [&](const Tiling* tiling, double bits) {
+    if (tiling) {
+      evidence.runner_up = tiling->kind;
+      evidence.runner_up_rows = rows_of(*tiling);
+      evidence.runner_up_cols = cols_of(*tiling);
+    }
+    evidence.log10_ratio = bits * std::log10(2.0);
+  };
+  const bool beaten = !fits.empty() && null_bits - fits[0].bits >= Footprints::kLeastBits;
+  if (!beaten) {
+    runner_up(fits.empty() ? nullptr : fits[0].tiling,
+              fits.empty() ? 0.0 : fits[0].bits - null_bits);
+    return evidence;
+  }
+  const Fit& best = fits[0];
+  const auto counts = counts_of(*best.tiling, candidates.geometry(), patterns);
+  // What describes them best and yet does not fit names no blocks.
+  if (best.lost_bits > kLackOfFit * (null_bits - best.bits) + kSlackBits ||
+      !without_lines(best, candidates.geometry(), patterns, counts)) {
+    runner_up(best.tiling, 0.0);
+    return evidence;
+  }
+  evidence.kind = best.tiling->kind;
+  evidence.block_rows = rows_of(*best.tiling);
+  evidence.block_cols = cols_of(*best.tiling);
+  evidence.density = best.in_hit / best.hit_size;
+  evidence.blocks = best.tiling->sizes.size();
+  std::vector<std::uint32_t> times(best.tiling->sizes.size());
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const std::size_t block = i % times.size();
+    times[block] += counts[i] > best.limit * best.tiling->sizes[block];
+  }
+  const std::uint32_t most = *std::max_element(times.begin(), times.end());
+  constexpr std::size_t kNamed = 8;
+  for (std::size_t block = 0; block < times.size(); ++block) {
+    evidence.hit += times[block] > 0;
+    if (times[block] == most && evidence.hit_blocks.size() < kNamed) {
+      evidence.hit_blocks.push_back(static_cast<std::int64_t>(block));
+    }
+  }
+  if (fits.size() > 1 && fits[1].bits < null_bits) {
+    runner_up(fits[1].tiling, fits[1].bits - best.bits);
+  } else {
+    runner_up(nullptr, null_bits - best.bits);
+  }
+  return evidence;
+}
+
+}  // namespace
+
+Footprints::Footprints(const core::TrialPlan& plan)
+    : plan_(plan), indices_(plan.output_indices()), outputs_(indices_.size()) {}
+
+void Footprints::add(std::uint32_t o, const core::Tensor& got,
+                     const core::ReferenceTensor& reference, std::uint64_t poison) {
+  const core::BufferSpec& spec = plan_.buffers[indices_[o]];
+  std::vector<std::int64_t> wrong;
+  for (std::int64_t i = 0; i < got.size(); ++i) {
+    const auto n = static_cast<std::size_t>(i);
+    if (core::stays_untouched(reference.bound[n])) continue;
+    const core::ElementClass kind =
+        core::check_element(spec.dtype, got.bits(i), reference.expected[n], reference.bound[n],
+                            poison)
+            .kind;
+    if (core::is_failure(kind) && kind != core::ElementClass::no_reference) wrong.push_back(i);
+  }
+  if (wrong.empty()) return;
+  Output& output = outputs_[o];
+  ++output.trials;
+  if (std::find(output.patterns.begin(), output.patterns.end(), wrong) != output.patterns.end()) {
+    return;
+  }
+  const bool first = output.patterns.empty();
+  if (!first &&
+      (output.patterns.size() == kPatternsKept || output.kept + wrong.size() > kElementsKept)) {
+    return;
+  }
+  output.kept += wrong.size();
+  output.patterns.push_back(std::move(wrong));
+}
+
+std::vector<core::FootprintEvidence> Footprints::result() const {
+  std::vector<core::FootprintEvidence> all;
+  for (std::size_t o = 0; o < outputs_.size(); ++o) {
+    if (outputs_[o].patterns.empty()) continue;
+    all.push_back(infer(plan_.buffers[indices_[o]], outputs_[o].patterns));
+    all.back().trials = outputs_[o].trials;
+  }
+  return all;
+}
+
+}  // namespace faultline::stress::detail
