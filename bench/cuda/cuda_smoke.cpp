@@ -188,7 +188,7 @@ void compare_one(Context& context, core::Dtype dtype, const core::TileGeometry& 
   cuda::copy_to_device(d_got.data(), got, stream.get());
   cuda::copy_to_device(d_expected.data(), std::as_bytes(std::span(expected)), stream.get());
   cuda::copy_to_device(d_bound.data(), std::as_bytes(std::span(bound)), stream.get());
-  cuda::Comparator comparator({spec}, kBatch, 4, true, kernels);
+  cuda::Comparator comparator({spec}, kBatch, 4, true, 1, kernels);
   comparator.reset(stream.get());
   cuda::abi::TrialRange range;
   range.first = kFirst;
@@ -212,6 +212,8 @@ void compare_one(Context& context, core::Dtype dtype, const core::TileGeometry& 
   same("not_finite", device.not_finite, host.not_finite);
   same("poison", device.poison, host.poison);
   same("no_reference", device.no_reference, host.no_reference);
+  context.check(device.ratio_bins == host.ratio_bins && device.ulp_bins == host.ulp_bins,
+                fmt::format("{}: errors by size, device and host", spec.name));
   same("worst_ratio", device.worst_ratio, host.worst_ratio);
   same("worst_ulps", device.worst_ulps, host.worst_ulps);
   same("worst_error", device.worst_error, host.worst_error);
@@ -427,6 +429,9 @@ std::vector<core::Perturbation> all_arms() {
     p.graph_trials = 500;
     p.reload_module = true;
   });
+  add("blocker 50 us", [](auto& p) { p.blocker_ns = 50'000; });
+  add("1 SM", [](auto& p) { p.free_sms = 1; });
+  add("8 SMs", [](auto& p) { p.free_sms = 8; });
   add("batch 64 fresh", [](auto& p) {
     p.batch = 64;
     p.fresh_inputs = true;
@@ -526,8 +531,10 @@ void kernels_alone(Context& context) {
       compared.push_back(c);
       outputs.push_back(output);
     }
-    cuda::Comparator comparator(outputs, batch, 4, false, kernels);
+    cuda::Comparator comparator(outputs, batch, 4, false, 0, kernels);
+    cuda::Comparator counting(outputs, batch, 4, false, 1, kernels);
     comparator.reset(stream.get());
+    counting.reset(stream.get());
     const int carveout = cuda::KernelOptions{}.carveout_percent;
     cuda::PreparedProgram subject(plan.program(batch), buffers, modules, carveout, fill);
     cuda::PreparedProgram oracle(plan.device_oracle(batch), oracle_bindings, modules, carveout,
@@ -549,6 +556,8 @@ void kernels_alone(Context& context) {
         {"subject", [&](std::uint64_t, cudaStream_t s) { subject.issue(s); }},
         {"compare",
          [&](std::uint64_t, cudaStream_t s) { comparator.compare(range, compared, false, s); }},
+        {"compare, every error counted",
+         [&](std::uint64_t, cudaStream_t s) { counting.compare(range, compared, false, s); }},
         {"all", whole}};
     whole(0, stream.get());
     cuda::wait_for(stream.get(), std::chrono::seconds(10));
@@ -572,8 +581,10 @@ void kernels_alone(Context& context) {
 void rates(Context& context) {
   const core::TrialPlan plan = plan_of(context, "gla_decode", "b=2 h=4 dk=64 dv=64 dtype=bf16",
                                        "copy=tensor,producer=warpgroup");
-  const auto measure = [&](const char* name, std::uint64_t count, double wanted, auto change) {
+  const auto measure = [&](const std::string& name, std::uint64_t count, double wanted, auto change,
+                           std::uint32_t histogram_every = 32) {
     core::TrialRequest request;
+    request.histogram_every = histogram_every;
     request.perturbation.fresh_inputs = true;
     change(request.perturbation);
     request.gate_samples = 0;
@@ -597,6 +608,15 @@ void rates(Context& context) {
   measure("synchronised", 20000, 25e3, [](auto& p) { p.sync_each = true; });
   measure("stream", 20000, 0, [](auto&) {});
   measure("serial graph", 40000, 50e3, [](auto& p) { p.graph_trials = 500; });
+  // What the error bins cost: in turns, so that what drifts meets all.
+  for (int turn = 0; turn < 3; ++turn) {
+    for (const std::uint32_t every : {0u, 32u, 1u}) {
+      const auto graph = [](auto& p) { p.graph_trials = 500; };
+      const auto batch = [](auto& p) { p.batch = 256; };
+      measure(fmt::format("serial graph, bins {}", every), 40000, 0, graph, every);
+      measure(fmt::format("batch 256, bins {}", every), 400000, 0, batch, every);
+    }
+  }
   for (const std::uint32_t batch : {16u, 64u, 128u, 256u, 1024u}) {
     measure(fmt::format("batched {}", batch).c_str(), 1'000'000, batch == 1024 ? 1.5e6 : 0,
             [&](auto& p) { p.batch = batch; });

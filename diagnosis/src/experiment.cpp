@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "cures.hpp"
 #include "facts.hpp"
 #include "words.hpp"
 
@@ -26,6 +27,11 @@ bool memory_stress_tried(const core::Evidence& evidence) {
   return std::any_of(evidence.arms.begin(), evidence.arms.end(), [](const core::ArmEvidence& arm) {
     return arm.perturbation.co_resident == core::CoResident::memory_stress;
   });
+}
+
+bool blocker_tried(const core::Evidence& evidence) {
+  return std::any_of(evidence.arms.begin(), evidence.arms.end(),
+                     [](const core::ArmEvidence& arm) { return arm.perturbation.blocker_ns > 0; });
 }
 
 /// Every ragged cell failed and no cell without a tail was tried.
@@ -78,6 +84,10 @@ const std::vector<Knob>& knobs() {
          to.wait = from.wait;
          to.wait_ns = from.wait_ns;
        }},
+      {"a blocker in front of it", [](const P& p) { return p.blocker_ns > 0; },
+       [](P& to, const P& from) { to.blocker_ns = from.blocker_ns; }},
+      {"few multiprocessors", [](const P& p) { return p.free_sms > 0; },
+       [](P& to, const P& from) { to.free_sms = from.free_sms; }},
       {"delays inside the kernel", [](const P& p) { return p.delay_sites != 0; },
        [](P& to, const P& from) {
          to.delay_sites = from.delay_sites;
@@ -162,6 +172,7 @@ class Changes {
       changes.push_back(make(base, Change::twin, "another implementation",
                              "inputs, reference and bound are those of the failure"));
       add_knobs(base, changes);
+      if (!model) add_provocations(base, changes);
     }
     if (timed || p.delay_sites != 0) {
       changes.push_back(make(base, Change::delay, "delays inside the kernel",
@@ -203,6 +214,26 @@ class Changes {
     }
   }
 
+  /// What no arm did, where the race that it brings out is still possible.
+  void add_provocations(const core::ArmEvidence& base, std::vector<Experiment>& changes) const {
+    const auto in_an_arm = [&](const auto& set) {
+      return std::any_of(facts_.arms.begin(), facts_.arms.end(),
+                         [&](const core::ArmEvidence* arm) { return set(arm->perturbation); });
+    };
+    if (evidence_.streams > 1 && !in_an_arm([](const auto& p) { return p.blocker_ns > 0; })) {
+      changes.push_back(make(base, Change::knob, "a blocker of 50 us in front of each trial",
+                             "a race between launches depends on how far the host is ahead"));
+      changes.back().perturbation.blocker_ns = 50'000;
+    }
+    const bool inside_a_block = is_no_cure(effect_of(evidence_, Change::one_block));
+    if (!inside_a_block && base.perturbation.co_resident == core::CoResident::none &&
+        !in_an_arm([](const auto& p) { return p.free_sms > 0; })) {
+      changes.push_back(make(base, Change::knob, "8 multiprocessors left to it",
+                             "a race between blocks depends on the order in which they run"));
+      changes.back().perturbation.free_sms = 8;
+    }
+  }
+
   bool tried(const Experiment& change) const {
     return std::any_of(evidence_.experiments.begin(), evidence_.experiments.end(),
                        [&](const core::ExperimentEvidence& row) {
@@ -230,6 +261,7 @@ std::string_view name_of(Experiment::Kind kind) {
   switch (kind) {
   case Experiment::Kind::repeat_fixed_inputs: return "repeat_fixed_inputs";
   case Experiment::Kind::memory_stress: return "memory_stress";
+  case Experiment::Kind::blocker: return "blocker";
   case Experiment::Kind::race_check: return "race_check";
   case Experiment::Kind::config_sweep: return "config_sweep";
   case Experiment::Kind::whole_tiles: return "whole_tiles";
@@ -301,6 +333,17 @@ std::optional<Experiment> next_experiment(const core::Evidence& evidence) {
     next.reason =
         "nothing failed, and memory traffic beside the trials, the strongest arm, has not "
         "run";
+    return next;
+  }
+  if (!evidence.backend_is_model && evidence.mode == "stress" && evidence.streams > 1 &&
+      !blocker_tried(evidence)) {
+    next.kind = Experiment::Kind::blocker;
+    next.perturbation.name = "blocker_50us";
+    next.perturbation.blocker_ns = 50'000;
+    next.trials = 1000;
+    next.reason =
+        "nothing failed, and nothing has held one of its streams up while the others went "
+        "on";
     return next;
   }
   return std::nullopt;

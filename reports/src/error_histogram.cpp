@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
+#include <string_view>
 
 #include "faultline/core/comparison.hpp"
 #include "numbers.hpp"
@@ -19,7 +21,65 @@ std::uint64_t sum_from(const std::vector<std::uint64_t>& bins, std::size_t first
                              : 0;
 }
 
+/// `limit`: a bar goes behind that bin; kErrorBins: none does.
+std::string bar(const std::vector<std::uint64_t>& bins, std::size_t limit, bool unicode) {
+  static constexpr std::string_view kHeights[] = {"\u2581", "\u2582", "\u2583", "\u2584",
+                                                  "\u2585", "\u2586", "\u2587", "\u2588"};
+  const std::uint64_t largest = bins.empty() ? 0 : *std::max_element(bins.begin(), bins.end());
+  const std::size_t shown = std::max(bins.size(), limit < core::kErrorBins ? limit + 1 : 0);
+  std::string text;
+  for (std::size_t bin = 0; bin < shown; ++bin) {
+    const std::uint64_t count = bin < bins.size() ? bins[bin] : 0;
+    if (count == 0) {
+      text += unicode ? "\u00b7" : ".";
+    } else if (unicode) {
+      // One element is seen beside millions.
+      const double share = largest == 1 ? 1.0
+                                        : std::log(static_cast<double>(count)) /
+                                              std::log(static_cast<double>(largest));
+      text += kHeights[static_cast<std::size_t>(std::lround(7.0 * share))];
+    } else {
+      const std::size_t digits = std::to_string(count).size();
+      text += digits > 9 ? '+' : static_cast<char>('0' + digits);
+    }
+    if (bin == limit) text += '|';
+  }
+  return text;
+}
+
+std::string nth(std::uint32_t n) {
+  const bool teens = n / 10 % 10 == 1;
+  return fmt::format("{}{}", n,
+                     teens         ? "th"
+                     : n % 10 == 1 ? "st"
+                     : n % 10 == 2 ? "nd"
+                     : n % 10 == 3 ? "rd"
+                                   : "th");
+}
+
 }  // namespace
+
+std::string counted_in_text(const ErrorHistogram& h) {
+  if (h.counted >= h.compared) return {};
+  if (h.every > 1) {
+    return fmt::format("counted in every {} trial, and in failing trials that were kept",
+                       nth(h.every));
+  }
+  return "the others are padding, or of trials whose errors were not kept";
+}
+
+std::string ratio_bar(const ErrorHistogram& h, bool unicode) {
+  return bar(h.ratio, core::error_bin(1.0), unicode);
+}
+std::string ulp_bar(const ErrorHistogram& h, bool unicode) {
+  return bar(h.ulps, core::kErrorBins, unicode);
+}
+std::string bars_legend(bool unicode) {
+  return fmt::format("Elements by error: 0, up to 2^{}, then twice as much each time; {}; | is the "
+                     "bound",
+                     core::kLowestErrorExponent,
+                     unicode ? "heights are logarithmic" : "decimal digits of the count");
+}
 
 std::vector<ErrorHistogram> error_histograms_of(const core::RunRecord& record) {
   std::vector<ErrorHistogram> histograms;
@@ -36,6 +96,7 @@ std::vector<ErrorHistogram> error_histograms_of(const core::RunRecord& record) {
       core::add_bins(found->ratio, output.ratio_bins);
       core::add_bins(found->ulps, output.ulp_bins);
       found->compared += output.compared_elements;
+      found->every = std::max(found->every, output.bins_every);
     }
   });
   for (ErrorHistogram& h : histograms) {

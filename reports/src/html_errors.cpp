@@ -92,8 +92,7 @@ void write_histogram(HtmlPage& page, const ErrorHistogram& h) {
                "</span>");
   if (h.counted < h.compared) {
     page.out.put("; ", escaped(count_text(h.compared)),
-                 " were compared: a device keeps no errors, these are of failing trials compared "
-                 "again on the host");
+                 " were compared: ", escaped(counted_in_text(h)));
   }
   page.out.put("</small></h3>\n<div class=\"pair\">\n<figure><figcaption>Error over "
                "bound</figcaption>");

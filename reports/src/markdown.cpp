@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cases.hpp"
+#include "error_histogram.hpp"
 #include "evidence_tables.hpp"
 #include "numbers.hpp"
 #include "text.hpp"
@@ -116,6 +117,7 @@ class MarkdownWriter {
     configs();
     bench();
     for (const EvidenceTable& table : evidence_tables_of(record_)) evidence_table(table);
+    errors();
     run();
     return std::move(text_);
   }
@@ -396,6 +398,31 @@ class MarkdownWriter {
           return cells;
         },
         from.footer);
+  }
+
+  void errors() {
+    const std::vector<ErrorHistogram> histograms = error_histograms_of(record_);
+    table(
+        "Errors",
+        {{"output"},
+         {"error over bound"},
+         {"in ulps"},
+         {"beyond", true},
+         {"counted", true},
+         {"compared", true},
+         {"which"}},
+        histograms, [](const ErrorHistogram& h) { return h.beyond > 0; },
+        [](const ErrorHistogram& h) -> Cells {
+          const std::string beyond = count_text(h.beyond), in = counted_in_text(h);
+          return {code(h.output, true),
+                  code(ratio_bar(h, true), true),
+                  code(ulp_bar(h, true), true),
+                  h.beyond > 0 ? "**" + beyond + "**" : beyond,
+                  count_text(h.counted),
+                  count_text(h.compared),
+                  in.empty() ? "all" : inline_text(in)};
+        },
+        bars_legend(true));
   }
 
   void run() {

@@ -55,6 +55,7 @@ std::string TerminalReport::text(Verbosity verbosity) {
     tile_maps();
     provenance();
     evidence_tables();
+    error_histograms();
     arms();
     configs();
     bench();

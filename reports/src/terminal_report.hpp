@@ -34,6 +34,7 @@ class TerminalReport {
   void tile_maps();
   void provenance();
   void evidence_tables();
+  void error_histograms();  ///< with -v
   void arms();
   void configs();
   void bench();

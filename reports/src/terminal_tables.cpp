@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "error_histogram.hpp"
 #include "evidence_tables.hpp"
 #include "numbers.hpp"
 #include "terminal_report.hpp"
@@ -53,6 +54,36 @@ void TerminalReport::evidence_tables() {
       page_.paragraph({{from.footer, Style::dim}}, 2, 2);
     }
   }
+}
+
+void TerminalReport::error_histograms() {
+  const std::vector<ErrorHistogram> histograms =
+      verbose_ ? error_histograms_of(record_) : std::vector<ErrorHistogram>{};
+  if (histograms.empty()) {
+    return;
+  }
+  page_.heading("Errors", bars_legend(page_.unicode()));
+  Table table{{{"output", false, true},
+               {"error over bound"},
+               {"in ulps"},
+               {"beyond", true},
+               {"counted", true}},
+              {}};
+  for (const ErrorHistogram& h : histograms) {
+    const Style style = h.beyond > 0 ? Style::red : Style::plain;
+    const std::string in = counted_in_text(h);
+    Table::Row row{{{{h.output}},
+                    {{ratio_bar(h, page_.unicode()), style}},
+                    {{ulp_bar(h, page_.unicode())}},
+                    {{count_text(h.beyond), style}},
+                    {{count_text(h.counted)}}},
+                   {}};
+    if (!in.empty()) {
+      row.note = {{fmt::format("of {} compared: {}", count_text(h.compared), in), Style::dim}};
+    }
+    table.rows.push_back(std::move(row));
+  }
+  page_.table(table);
 }
 
 // The interval as a bar of `columns` columns: "--o--", or "--|" for an upper bound.

@@ -168,7 +168,8 @@ void add_arm(core::Evidence& evidence, const Campaign& campaign, const core::Tri
 
 bool runs_as_arm(diagnosis::Experiment::Kind kind) {
   return kind == diagnosis::Experiment::Kind::repeat_fixed_inputs ||
-         kind == diagnosis::Experiment::Kind::memory_stress;
+         kind == diagnosis::Experiment::Kind::memory_stress ||
+         kind == diagnosis::Experiment::Kind::blocker;
 }
 
 }  // namespace

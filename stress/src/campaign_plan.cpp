@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -24,21 +25,37 @@ constexpr std::uint64_t kMegabyte = 1'000'000;
 struct DeviceArms {
   CampaignPlan& campaign;
   std::uint64_t trials;
-  bool pooled;    ///< some input is large enough to rotate
-  bool batching;  ///< several trials fit into one grid
-  bool sites;     ///< some place of the PTX can be delayed
+  bool pooled;                    ///< some input is large enough to rotate
+  bool batching;                  ///< several trials fit into one grid
+  bool sites;                     ///< some place of the PTX can be delayed
+  std::uint32_t multiprocessors;  ///< of the device
+  std::string all_of_them;        ///< why the subject needs them all; empty: it does not
 
   /// Time that an arm may spend waiting: 5 s, whatever the number of trials asked for.
   static constexpr std::uint64_t kWaitBudgetNs = 5'000'000'000;
 
   void add(Perturbation perturbation, std::string reason) {
     std::uint64_t n = trials;
-    if (perturbation.wait_ns > 0 || perturbation.reload_module) {
+    const std::uint64_t waited = perturbation.wait_ns + perturbation.blocker_ns;
+    if (waited > 0 || perturbation.reload_module) {
       constexpr std::uint64_t kReloadNs = 70'000;
-      const std::uint64_t each =
-          perturbation.wait_ns + (perturbation.reload_module ? kReloadNs : 0);
+      const std::uint64_t each = waited + (perturbation.reload_module ? kReloadNs : 0);
       n = std::min(n, std::max<std::uint64_t>(kWaitBudgetNs / each, 1));
       if (n < trials) reason += fmt::format("; {} trials only, which wait 5 s in all", n);
+    }
+    if (perturbation.free_sms > 0) {
+      // A trial takes up to so many times as long as on the whole device.
+      constexpr std::uint64_t kOfEachFree = 500;
+      n = std::min(n, kOfEachFree * perturbation.free_sms);
+      if (n < trials) reason += fmt::format("; {} trials only, which take longer", n);
+      std::string why = all_of_them;
+      if (why.empty() && perturbation.free_sms >= multiprocessors) {
+        why = fmt::format("the device has {}", multiprocessors);
+      }
+      if (!why.empty()) {
+        campaign.left_out.push_back(fmt::format("{}: {}", perturbation.name, why));
+        return;
+      }
     }
     if (!pooled && perturbation.pool_bytes > 0) {
       campaign.left_out.push_back(
@@ -82,6 +99,17 @@ void add_device_arms(DeviceArms arms) {
   arms.add({.name = "one_cta_per_sm", .ctas_per_sm = 1.0, .fresh_inputs = true},
            "every SM has one block");
   arms.add({.name = "batched", .batch = 256, .fresh_inputs = true}, "256 trials in one grid");
+  arms.add({.name = "sm_limit_1", .free_sms = 1},
+           "one multiprocessor left: blocks run in order, a few at a time");
+  arms.add({.name = "sm_limit_8", .free_sms = 8},
+           "eight multiprocessors left: other orders of blocks, more waves");
+  arms.add({.name = "sm_limit_half", .free_sms = std::max(arms.multiprocessors / 2, 1u)},
+           "half of the multiprocessors left");
+  for (const auto& [name, ns] :
+       {std::pair{"blocker_2us", 2'000u}, {"blocker_50us", 50'000u}, {"blocker_1ms", 1'000'000u}}) {
+    arms.add({.name = name, .blocker_ns = ns},
+             "a kernel holds the streams up while the host goes on: all of them, then each alone");
+  }
   arms.add({.name = "compute_stress", .co_resident = CoResident::compute_stress},
            "arithmetic beside the trials: late threads");
   arms.add({.name = "compute_stress_cold",
@@ -120,13 +148,45 @@ void add_device_arms(DeviceArms arms) {
            "control: the module is loaded anew for every trial");
 }
 
+/// Why the subject's blocks cannot do with some of the multiprocessors; empty: they can.
+std::string needs_all_multiprocessors(const core::Program& program) {
+  for (const core::Operation& operation : program.operations) {
+    const auto* launch = std::get_if<core::LaunchOperation>(&operation.what);
+    if (!launch) continue;
+    if (launch->cluster[0] * launch->cluster[1] * launch->cluster[2] > 1) {
+      return "the subject's clusters need multiprocessors that are neighbours";
+    }
+    if (launch->reload_module) {
+      return "the subject loads a module before its launches, which may wait for whatever runs";
+    }
+  }
+  const std::string poll = polling_instruction(program);
+  if (poll.empty()) return {};
+  return fmt::format("blocks may wait for other blocks, which then have to run as well: {}", poll);
+}
+
+/// Every name of an arm that some subject on some device has.
+std::vector<std::string> device_arm_names() {
+  CampaignPlan all;
+  add_device_arms({.campaign = all,
+                   .trials = 1,
+                   .pooled = true,
+                   .batching = true,
+                   .sites = true,
+                   .multiprocessors = 1000,
+                   .all_of_them = {}});
+  std::vector<std::string> names;
+  for (const PlannedArm& arm : all.arms) names.push_back(arm.perturbation.name);
+  return names;
+}
+
 bool wanted(const std::vector<std::string>& names, const std::string& name) {
   return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
 }
 
 /// The names of all arms, those that were left out too, must cover `names`.
 void check_names(const std::vector<std::string>& names, const std::vector<PlannedArm>& arms,
-                 const std::vector<std::string>& left_out) {
+                 const std::vector<std::string>& left_out, bool model) {
   for (const std::string& name : names) {
     const bool known = std::any_of(arms.begin(), arms.end(), [&](const PlannedArm& arm) {
       return arm.perturbation.name == name;
@@ -139,6 +199,11 @@ void check_names(const std::vector<std::string>& names, const std::vector<Planne
     }
     std::vector<std::string> all;
     for (const PlannedArm& arm : arms) all.push_back(arm.perturbation.name);
+    if (model && wanted(device_arm_names(), name)) {
+      throw core::UsageError(fmt::format("--plan: '{}' is a CUDA arm, for a device; those of the "
+                                         "simulator are {}",
+                                         name, fmt::join(all, ", ")));
+    }
     throw core::UsageError(
         fmt::format("--plan: no arm '{}' here; the arms are {}", name, fmt::join(all, ", ")));
   }
@@ -165,7 +230,7 @@ void add_simulator_arms(CampaignPlan& campaign, std::uint64_t total,
       arms.push_back(std::move(arm));
     }
   }
-  check_names(names, arms, {});
+  check_names(names, arms, {}, true);
   std::erase_if(arms, [&](const PlannedArm& arm) { return !wanted(names, arm.perturbation.name); });
   for (std::size_t i = 0; i < arms.size(); ++i) {
     arms[i].trials = total / arms.size() + (i < total % arms.size() ? 1 : 0);
@@ -203,8 +268,10 @@ CampaignPlan default_plan(const core::BackendInfo& backend, const core::TrialPla
        .trials = trials,
        .pooled = pooled,
        .batching = plan.max_batch > 1,
-       .sites = plan.program && !find_sites(plan.program(1), kSynchronisationSites).empty()});
-  check_names(options.arms, campaign.arms, campaign.left_out);
+       .sites = plan.program && !find_sites(plan.program(1), kSynchronisationSites).empty(),
+       .multiprocessors = static_cast<std::uint32_t>(std::max(backend.multiprocessors, 0)),
+       .all_of_them = plan.program ? needs_all_multiprocessors(plan.program(1)) : ""});
+  check_names(options.arms, campaign.arms, campaign.left_out, false);
   std::erase_if(campaign.arms, [&](const PlannedArm& arm) {
     return !wanted(options.arms, arm.perturbation.name);
   });

@@ -25,7 +25,9 @@ void compare(const core::TrialPlan& plan, const core::Capture& capture,
     for (std::size_t i = known; i < wrong_tiles.size(); ++i) {
       wrong_tiles[i].output = static_cast<std::uint32_t>(k);
     }
-    if (k < result.outputs.size()) {
+    // A device may have counted this trial already.
+    if (k < result.outputs.size() &&
+        !(result.outputs[k].bins_every > 1 && capture.trial % result.outputs[k].bins_every == 0)) {
       core::add_bins(result.outputs[k].ratio_bins, totals.ratio_bins);
       core::add_bins(result.outputs[k].ulp_bins, totals.ulp_bins);
     }
@@ -46,8 +48,9 @@ void compare(const core::TrialPlan& plan, const core::Capture& capture,
 void add_captured_tiles(const core::TrialPlan& plan, core::DataMode data,
                         core::TrialResult& result) {
   constexpr std::size_t kInputSets = 8;
-  const bool compared_here = std::any_of(result.outputs.begin(), result.outputs.end(),
-                                         [](const auto& o) { return !o.ratio_bins.empty(); });
+  const bool compared_here =
+      std::any_of(result.outputs.begin(), result.outputs.end(),
+                  [](const auto& o) { return !o.ratio_bins.empty() && o.bins_every == 1; });
   if (compared_here || !plan.reference) return;
   std::map<std::uint64_t, std::vector<core::ReferenceTensor>> references;
   for (const core::Capture& capture : result.captures) {

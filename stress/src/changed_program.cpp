@@ -68,6 +68,18 @@ core::Program without_graphs(const core::Program& program) {
   return eager;
 }
 
+/// Modules with delays are kept, because a backend compiles each that it has not seen before, and a
+/// campaign comes back to an arm for every block of its trials. The oldest make room.
+core::Program with_kept_delays(const core::Program& program, const core::Perturbation& p) {
+  constexpr std::size_t kMost = 64;
+  static std::mutex mutex;
+  static std::vector<std::pair<std::string, core::ModuleRef>> made;
+  const std::lock_guard lock(mutex);
+  core::Program changed = with_delays(program, p, made);
+  if (made.size() > kMost) made.erase(made.begin(), made.end() - kMost);
+  return changed;
+}
+
 }  // namespace
 
 bool changes_program(const core::Perturbation& p) {
@@ -99,18 +111,12 @@ core::TrialPlan with_changed_program(core::TrialPlan plan, const core::Perturbat
           "its PTX has {} sites for a delay, and {} is asked for", sites, p.delay_site));
     }
   }
-  struct Made {
-    std::mutex mutex;
-    std::vector<std::pair<std::string, core::ModuleRef>> modules;
-  };
-  plan.program = [program = std::move(plan.program), p,
-                  made = std::make_shared<Made>()](std::uint32_t batch) {
+  plan.program = [program = std::move(plan.program), p](std::uint32_t batch) {
     core::Program changed = program(batch);
     if (p.eager) changed = without_graphs(changed);
     if (p.one_stream) changed = in_one_stream(std::move(changed));
     if (p.delay_sites == 0) return changed;
-    const std::lock_guard lock(made->mutex);
-    return with_delays(changed, p, made->modules);
+    return with_kept_delays(changed, p);
   };
   return plan;
 }

@@ -204,6 +204,12 @@ class Experiments {
       }
     }
     try {
+      if (next.perturbation.free_sms > 0) {
+        const std::string poll = polling_instruction(plan_.program(1));
+        if (!poll.empty()) {
+          throw core::UnsupportedError("blocks may wait for other blocks: " + poll);
+        }
+      }
       const Finder finder(trial_);
       switch (next.change) {
       case Kind::one_block: run_one_block(finder.one_block(), next, baseline, row); break;

@@ -72,6 +72,24 @@ class Walker {
  public:
   Walker(std::string_view ptx, std::uint32_t kinds) : ptx_(ptx), kinds_(kinds) { find_files(); }
 
+  /// What may poll memory that other blocks write, with the place in the text. Branches back to a
+  /// label in front of it make the loop.
+  std::vector<PtxSite> polls() {
+    watch_polls_ = true;
+    run();
+    std::vector<PtxSite> looping;
+    for (PtxSite& poll : polls_) {
+      const bool in_loop =
+          std::any_of(branches_.begin(), branches_.end(), [&](const Branch& branch) {
+            const auto label = labels_.find({branch.function, branch.label});
+            return branch.function == poll.function && branch.at >= poll.offset &&
+                   label != labels_.end() && label->second <= poll.offset;
+          });
+      if (in_loop) looping.push_back(std::move(poll));
+    }
+    return looping;
+  }
+
   std::vector<PtxSite> run() {
     while (at_ < ptx_.size()) {
       skip_blanks();
@@ -175,17 +193,41 @@ class Walker {
       return;
     }
     at_ = end + 1;
-    if (ptx_[end] == ':') return;
+    if (ptx_[end] == ':') {
+      labels_[{function_, std::string(ptx_.substr(begin, end - begin))}] = begin;
+      return;
+    }
     std::string_view text = ptx_.substr(begin, end - begin);
     if (text.starts_with("@")) {
       text.remove_prefix(std::min(text.find_first_of(" \t"), text.size()));
       text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
     }
     const std::string_view opcode = first_word(text);
+    if (watch_polls_) watch(text, opcode, begin);
     const Rule* rule = rule_of(opcode);
     if (!rule || (kinds_ & bit(rule->kind)) == 0) return;
     sites_.push_back({rule->kind, function_, is_entry_, std::string(opcode), where_,
                       rule->behind ? end + 1 : begin});
+  }
+
+  void watch(std::string_view text, std::string_view opcode, std::size_t begin) {
+    if (opcode.starts_with("bra")) {
+      text.remove_prefix(opcode.size());
+      text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
+      branches_.push_back({function_, std::string(first_word(text)), begin});
+    } else if (polls(opcode)) {
+      polls_.push_back(
+          {DelaySite::atomic, function_, is_entry_, std::string(opcode), where_, begin});
+    }
+  }
+  /// Sums of real numbers are no flags; what lies in shared memory no other block writes.
+  static bool polls(std::string_view opcode) {
+    const auto has = [&](std::string_view part) { return opcode.find(part) != opcode.npos; };
+    if (has(".shared")) return false;
+    if (opcode.starts_with("atom."))
+      return !has(".f16") && !has(".bf16") && !has(".f32") && !has(".f64");
+    return opcode.starts_with("ld.volatile") || opcode.starts_with("ld.relaxed") ||
+           opcode.starts_with("ld.acquire") || opcode.starts_with("ld.mmio");
   }
 
   /// "1 35 3, function_name $L__info_string0, inlined_at 1 59 3"
@@ -231,6 +273,14 @@ class Walker {
   std::map<int, std::string> files_;
   std::map<Line, Line> callers_;  ///< of lines that were inlined
   std::vector<PtxSite> sites_;
+  struct Branch {
+    std::string function, label;
+    std::size_t at;
+  };
+  bool watch_polls_ = false;
+  std::vector<PtxSite> polls_;
+  std::vector<Branch> branches_;
+  std::map<std::pair<std::string, std::string>, std::size_t> labels_;  ///< of a function
 };
 
 /// Modules as they are first launched, with the kernels of each that are.
@@ -301,6 +351,17 @@ std::vector<PtxSite> find_sites(const core::Program& program, std::uint32_t kind
   return all;
 }
 
+std::string polling_instruction(const core::Program& program) {
+  for (const auto& [module, entries] : launched(program)) {
+    for (const PtxSite& poll : Walker(module->ptx, 0).polls()) {
+      if (poll.is_entry && !entries.contains(poll.function)) continue;
+      if (poll.where.line == 0) return fmt::format("{} in {}", poll.instruction, poll.function);
+      return fmt::format("{} at {}:{}", poll.instruction, poll.where.file, poll.where.line);
+    }
+  }
+  return {};
+}
+
 core::Program with_delays(const core::Program& program, const core::Perturbation& perturbation,
                           std::vector<std::pair<std::string, core::ModuleRef>>& made) {
   core::Program changed = program;
@@ -310,7 +371,10 @@ core::Program with_delays(const core::Program& program, const core::Perturbation
     const std::uint32_t first = number;
     number += static_cast<std::uint32_t>(sites.size());
     // The same module may be launched by other kernels of it, or behind other modules.
-    const std::string key = fmt::format("{} {} {}", module->hash, first, fmt::join(entries, " "));
+    const std::string key =
+        fmt::format("{} {} {} {} {} {} {}", module->hash, first, fmt::join(entries, " "),
+                    perturbation.delay_sites, perturbation.delay_site, perturbation.delay_ns,
+                    perturbation.delay_seed);
     auto known =
         std::find_if(made.begin(), made.end(), [&](const auto& m) { return m.first == key; });
     if (known == made.end()) {

@@ -3,6 +3,9 @@
 
 #include <faultline/core/errors.hpp>
 
+#include "co_resident.hpp"
+#include "prepared_program.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -202,6 +205,67 @@ TEST(TimingPlan, FitsIntoMemoryAndTime) {
   EXPECT_EQ(timing_launches(7, 100'000'000, 30e6), 7u);  // a round takes more than 100 ms anyway
   EXPECT_EQ(timing_launches(1, 100'000'000, 10e6), 11u);
   EXPECT_EQ(timing_launches(1, 100'000, 100.0), 64u);
+}
+
+TEST(ArmPlan, FewerMultiprocessorsOnlyWhereTheSubjectCanDoWithThem) {
+  const auto note_of = [](const core::TrialPlan& plan, auto change) {
+    const ArmPlan arm = planned(plan, 100, change);
+    EXPECT_EQ(arm.skipped, !arm.note.empty());
+    return arm.note;
+  };
+  const auto left = [](std::uint32_t free) { return [free](auto& p) { p.free_sms = free; }; };
+  core::TrialPlan plan = make_plan(8, 16);
+  EXPECT_EQ(note_of(plan, left(1)), "");
+  EXPECT_EQ(note_of(plan, left(131)), "");
+  EXPECT_THAT(note_of(plan, left(132)), testing::HasSubstr("the device has 132"));
+  EXPECT_THAT(note_of(plan,
+                      [](auto& p) {
+                        p.free_sms = 8;
+                        p.co_resident = core::CoResident::memory_stress;
+                      }),
+              testing::HasSubstr("would fill the multiprocessors that are left"));
+  EXPECT_THAT(note_of(plan,
+                      [](auto& p) {
+                        p.free_sms = 8;
+                        p.reload_module = true;
+                      }),
+              testing::HasSubstr("loaded anew"));
+  plan.program = [](std::uint32_t) {
+    core::LaunchOperation launch;
+    launch.cluster = {2, 1, 1};
+    core::Program program;
+    program.add(launch);
+    return program;
+  };
+  EXPECT_EQ(note_of(plan, [](auto&) {}), "");
+  EXPECT_THAT(note_of(plan, left(8)), testing::HasSubstr("neighbours"));
+}
+
+TEST(ArmPlan, BlockersEnd) {
+  const core::TrialPlan plan = make_plan(8, 16);
+  EXPECT_FALSE(planned(plan, 100, [](auto& p) { p.blocker_ns = 1'000'000; }).skipped);
+  EXPECT_TRUE(planned(plan, 100, [](auto& p) { p.blocker_ns = ~std::uint64_t{0}; }).skipped);
+}
+
+TEST(StreamBlocker, RotatesOverAllStreamsAndEachAlone) {
+  for (const std::uint64_t trial : {0, 1, 2, 3}) EXPECT_EQ(chosen_blocker(trial, 1), 0u);
+  std::vector<std::uint64_t> chosen;
+  for (std::uint64_t trial = 0; trial < 6; ++trial) chosen.push_back(chosen_blocker(trial, 2));
+  EXPECT_THAT(chosen, testing::ElementsAre(0, 1, 2, 0, 1, 2));
+}
+
+TEST(HeldMultiprocessors, AreCountedAndNoneIsShared) {
+  std::vector<std::uint32_t> held(32), found(32);
+  held[0] = 0xfffffffe;
+  held[4] = 0xf;
+  found[0] = 1;
+  HeldMultiprocessors count = count_multiprocessors(held, found);
+  EXPECT_EQ(count.held, 35u);
+  EXPECT_EQ(count.free, 1u);
+  EXPECT_EQ(count.shared, 0u);
+  found[4] = 2;
+  count = count_multiprocessors(held, found);
+  EXPECT_EQ(count.shared, 1u);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "faultline/core/comparison.hpp"
+
 #include <cmath>
 #include <limits>
 
@@ -147,6 +149,19 @@ TEST(TrialArithmetic, NormalDrawsEqualCores) {
       ASSERT_EQ(draw_normal<Dtype::f64>(bits, a, b), core::encode(Dtype::f64, x));
     }
   }
+}
+
+TEST(TrialArithmetic, ErrorBinsEqualCores) {
+  const auto same = [](double error) {
+    ASSERT_EQ(error_bin(error), core::error_bin(error)) << error;
+  };
+  for (std::uint64_t i = 0; i < 200'000; ++i) same(core::double_of(mix64(i) >> 1));
+  for (int exponent = -1080; exponent < 1024; ++exponent) {
+    const double power = std::ldexp(1.0, exponent);
+    for (const double error : {power, std::nextafter(power, 0.0), std::nextafter(power, HUGE_VAL)})
+      same(error);
+  }
+  for (const double error : {0.0, -0.0, HUGE_VAL, std::nan("")}) same(error);
 }
 
 }  // namespace

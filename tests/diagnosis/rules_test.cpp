@@ -1329,7 +1329,47 @@ TEST(NextExperiment, AKnobThatAnArmHasTurnedAloneIsKnown) {
   e.arms[0].perturbation.flush_l2 = true;
   e.arms[1].perturbation.flush_l2 = true;
   const std::vector<Change> kinds = changes_asked_for(e);
-  EXPECT_EQ(std::count(kinds.begin(), kinds.end(), Change::knob), 1);
+  // The pool alone; and fewer multiprocessors, which no arm had.
+  EXPECT_EQ(std::count(kinds.begin(), kinds.end(), Change::knob), 2);
+  EXPECT_EQ(e.experiments[e.experiments.size() - 2].change, "8 multiprocessors left to it");
+}
+
+TEST(NextExperiment, WhatBringsARaceOutIsTriedWhereItIsPossible) {
+  const auto asked = [](core::Evidence e, const std::string& change) {
+    changes_asked_for(e);
+    return std::any_of(e.experiments.begin(), e.experiments.end(),
+                       [&](const auto& row) { return row.change == change; });
+  };
+  const std::string blocker = "a blocker of 50 us in front of each trial",
+                    few = "8 multiprocessors left to it";
+  core::Evidence e = async_by_values();
+  EXPECT_FALSE(asked(e, blocker)) << "one stream";
+  EXPECT_TRUE(asked(e, few));
+  e.streams = 2;
+  EXPECT_TRUE(asked(e, blocker));
+  e.arms[0].perturbation.blocker_ns = 2000;
+  e.arms[1].perturbation.free_sms = 1;
+  EXPECT_FALSE(asked(e, blocker)) << "an arm had one";
+  EXPECT_FALSE(asked(e, few));
+  e.arms[1].perturbation.free_sms = 0;
+  core::ExperimentEvidence row;
+  row.kind = Change::one_block;
+  row.before_trials = row.after_trials = 200;
+  row.before_wrong = row.after_wrong = 100;
+  e.experiments = {row};
+  EXPECT_FALSE(asked(e, few)) << "it lies inside a block";
+}
+
+TEST(NextExperiment, ACleanCampaignOfTwoStreamsAsksForABlocker) {
+  core::Evidence e = clean_evidence("stress", false);
+  e.arms = {arm("memory_stress", clean_result(1000))};
+  e.arms[0].perturbation.co_resident = core::CoResident::memory_stress;
+  EXPECT_FALSE(diagnosis::next_experiment(e).has_value());
+  e.streams = 2;
+  ASSERT_TRUE(diagnosis::next_experiment(e).has_value());
+  EXPECT_EQ(diagnosis::next_experiment(e)->kind, diagnosis::Experiment::Kind::blocker);
+  e.arms[0].perturbation.blocker_ns = 2000;
+  EXPECT_FALSE(diagnosis::next_experiment(e).has_value());
 }
 
 TEST(NextExperiment, OfAPassThereIsNothingToCure) {

@@ -147,6 +147,31 @@ TEST(ErrorHistograms, BinsHaveNamesAndTheBoundIsTheEndOfOne) {
   EXPECT_EQ(histograms[1].counted, histograms[1].compared);
 }
 
+TEST(ErrorHistograms, AreBarsOfOneCharacterABin) {
+  ErrorHistogram h;
+  h.ratio = {1000, 0, 1};
+  h.ulps = {1, 0, 99, 1'000'000};
+  EXPECT_EQ(ratio_bar(h, false), "4.1.........|");
+  EXPECT_EQ(ulp_bar(h, false), "1.27");
+  EXPECT_EQ(ulp_bar(h, true), "\u2581\u00b7\u2583\u2588");
+  h.ratio.resize(core::error_bin(2.0) + 1);
+  h.ratio.back() = 10;
+  EXPECT_EQ(ratio_bar(h, false), "4.1.........|2");
+  EXPECT_EQ(ratio_bar({}, false), "............|");
+  EXPECT_EQ(ulp_bar({}, true), "");
+}
+
+TEST(ErrorHistograms, SayWhatWasCounted) {
+  ErrorHistogram h;
+  h.counted = h.compared = 64;
+  EXPECT_EQ(counted_in_text(h), "");
+  h.compared = 640;
+  EXPECT_THAT(counted_in_text(h), HasSubstr("not kept"));
+  h.every = 32;
+  EXPECT_EQ(counted_in_text(h),
+            "counted in every 32nd trial, and in failing trials that were kept");
+}
+
 TEST(ConfigMatrix, HasEachCellOnceAndTheFailedOneOfTwo) {
   core::RunRecord record = samples::verify_dropped_tail();
   ConfigMatrix matrix = config_matrix_of(record);

@@ -69,11 +69,45 @@ TEST_F(CampaignTest, ALateCopyIsARaceWithTheTilesNamed) {
               HasSubstr("y tile 1 held the data of tile 3 in 100 %"));
 }
 
+/// What a comparison on a device leaves of the errors: bins of every `every`-th trial, here of
+/// one exact element in each; 1: nothing.
+void keep_bins_of(std::uint32_t every, const core::TrialRequest& request,
+                  core::TrialResult& result) {
+  result.outputs[0].ratio_bins.clear();
+  result.outputs[0].ulp_bins.clear();
+  result.outputs[0].bins_every = every;
+  if (every == 1) return;
+  std::uint64_t counted = 0;
+  for (std::uint64_t i = 0; i < result.trials; ++i)
+    counted += (request.first_trial + i) % every == 0;
+  if (counted > 0) result.outputs[0].ratio_bins = result.outputs[0].ulp_bins = {counted};
+}
+
+TEST_F(CampaignTest, ErrorsThatADeviceHasCountedAreNotCountedAgain) {
+  ToyBackend backend(false, late_copy);
+  backend.after = [](const core::TrialRequest& request, core::TrialResult& result) {
+    keep_bins_of(2, request, result);
+  };
+  const core::Evidence evidence = run(backend, 800);
+  std::size_t examined = 0;
+  for (const core::ArmEvidence& arm : evidence.arms) {
+    std::uint64_t counted = 0, on_the_host = 0;
+    for (const std::uint64_t n : arm.result.outputs[0].ratio_bins) counted += n;
+    for (const core::FailedTrial& failure : arm.result.failures) {
+      on_the_host += !failure.wrong_tiles.empty() && failure.trial % 2 != 0;
+    }
+    EXPECT_EQ(arm.result.outputs[0].bins_every, 2u);
+    EXPECT_EQ(counted, (arm.result.trials + 1) / 2 + on_the_host * kRows * kCols)
+        << arm.perturbation.name;
+    examined += on_the_host;
+  }
+  EXPECT_GT(examined, 0u);
+}
+
 TEST_F(CampaignTest, WhatADeviceDoesNotKeepIsFoundAgainFromCaptures) {
   ToyBackend backend(false, late_copy);
-  backend.after = [](const core::TrialRequest&, core::TrialResult& result) {
-    result.outputs[0].ratio_bins.clear();  // as of a comparison on a device
-    result.outputs[0].ulp_bins.clear();
+  backend.after = [](const core::TrialRequest& request, core::TrialResult& result) {
+    keep_bins_of(1, request, result);
   };
   const core::Evidence evidence = run(backend, 800);
   std::size_t examined = 0;
@@ -413,6 +447,40 @@ TEST_F(CampaignTest, OnlyWhatDelaysBreakIsLeftOut) {
   EXPECT_EQ(result(1).status, core::ExecutionStatus::error) << "the kernel itself cannot run";
   EXPECT_FALSE(result(1).skipped);
   EXPECT_TRUE(result(2).skipped) << "without delays it runs";
+}
+
+TEST_F(CampaignTest, ADelayedModuleIsMadeOnceForAllBlocksOfAnArm) {
+  const auto program = trial.plan.program;
+  trial.plan.program = [program](std::uint32_t batch) {
+    core::Program changed = program(batch);
+    auto& launch = std::get<core::LaunchOperation>(changed.operations[0].what);
+    auto module = std::make_shared<core::Module>(*launch.module);
+    module->ptx = ".visible .entry k() {\nbar.sync 0;\nret;\n}\n";
+    launch.module = module;
+    launch.entry = "k";
+    return changed;
+  };
+  stress::CampaignPlan plan;
+  plan.rounds = 4;
+  for (const std::uint64_t seed : {1, 2}) {
+    stress::PlannedArm arm;
+    arm.trials = 8;
+    arm.perturbation.name = seed == 1 ? "ptx_delay" : "ptx_delay_2";
+    arm.perturbation.delay_sites = ~0u;
+    arm.perturbation.delay_ns = 8192;
+    arm.perturbation.delay_seed = seed;
+    plan.arms.push_back(arm);
+  }
+  ToyBackend backend(false);
+  stress::RunOptions options;
+  options.experiments = false;
+  stress::run_campaign(backend, trial, plan, options);
+  std::set<core::ModuleRef> modules;
+  for (const core::Program& issued : backend.programs) {
+    modules.insert(std::get<core::LaunchOperation>(issued.operations[0].what).module);
+  }
+  EXPECT_GE(backend.programs.size(), 8u);
+  EXPECT_EQ(modules.size(), 2u);
 }
 
 TEST_F(CampaignTest, OnlyNewInputsEachTimeAsksForARepeatAndRunsIt) {

@@ -18,6 +18,7 @@ using testing::HasSubstr;
 core::BackendInfo device() {
   core::BackendInfo info;
   info.name = "cuda";
+  info.multiprocessors = 132;
   return info;
 }
 
@@ -62,7 +63,13 @@ TEST(DevicePlan, HasEveryPromisedArmMostPowerfulFirst) {
                            "three_ctas_per_sm",
                            "graph_hot",
                            "graph_cold",
-                           "batched"}) {
+                           "batched",
+                           "sm_limit_1",
+                           "sm_limit_8",
+                           "sm_limit_half",
+                           "blocker_2us",
+                           "blocker_50us",
+                           "blocker_1ms"}) {
     EXPECT_NE(find_arm(plan, name), nullptr) << name;
   }
   std::vector<std::string> first;
@@ -83,6 +90,12 @@ TEST(DevicePlan, WaitingArmsGetFewerTrialsAndSaySo) {
   EXPECT_EQ(find_arm(plan, "spin_1ms")->trials, 5000u);
   EXPECT_EQ(find_arm(plan, "sleep_5ms")->trials, 1000u);
   EXPECT_THAT(stress::to_text(plan), HasSubstr("1000 trials only, which wait 5 s in all"));
+  EXPECT_EQ(find_arm(plan, "sm_limit_1")->trials, 500u);
+  EXPECT_EQ(find_arm(plan, "sm_limit_half")->trials, 5000u);
+  EXPECT_EQ(find_arm(plan, "sm_limit_half")->perturbation.free_sms, 66u);
+  EXPECT_EQ(
+      default_plan(device(), trial, {.trials = 50000, .arms = {"blocker_1ms"}}).arms[0].trials,
+      5000u);
   plan = default_plan(device(), trial, {.trials = 3});
   for (const PlannedArm& arm : plan.arms) EXPECT_EQ(arm.trials, 3u);
 }
@@ -98,6 +111,62 @@ TEST(DevicePlan, SaysWhatItLeavesOut) {
   const std::string text = stress::to_text(plan);
   EXPECT_THAT(text, HasSubstr("left out: batched: the subject runs one trial in a grid"));
   EXPECT_THAT(text, HasSubstr("left out: graph_cold: the subject names no input"));
+}
+
+/// The trial with one kernel in the place of its own.
+core::TrialPlan with_kernel(core::TrialPlan trial, const std::string& body, std::uint32_t cluster) {
+  auto module = std::make_shared<core::Module>();
+  module->hash = "0";
+  module->ptx = ".visible .entry k(\n)\n{\n" + body + "ret;\n}\n";
+  trial.program = [module, cluster](std::uint32_t) {
+    core::LaunchOperation launch;
+    launch.module = module;
+    launch.entry = "k";
+    launch.cluster[0] = cluster;
+    core::Program program;
+    program.add(launch);
+    return program;
+  };
+  return trial;
+}
+
+TEST(DevicePlan, LeavesBlocksThatWaitForOthersAllMultiprocessors) {
+  const kernels::Subject subject = toy_subject();
+  const core::TrialPlan trial = toy_trial(subject).plan;
+  const auto why = [&](const std::string& body, std::uint32_t cluster) {
+    const stress::CampaignPlan plan = default_plan(device(), with_kernel(trial, body, cluster), {});
+    EXPECT_EQ(find_arm(plan, "sm_limit_8") == nullptr, find_arm(plan, "sm_limit_1") == nullptr);
+    for (const std::string& reason : plan.left_out) {
+      if (reason.rfind("sm_limit_8: ", 0) == 0) return reason.substr(12);
+    }
+    EXPECT_NE(find_arm(plan, "sm_limit_8"), nullptr);
+    return std::string();
+  };
+  EXPECT_EQ(why("", 1), "");
+  EXPECT_THAT(why("", 2), HasSubstr("neighbours"));
+  const std::string back = "setp.eq.u32 %p1, %r1, 0;\n@%p1 bra $L1;\n";
+  EXPECT_THAT(why("$L1:\nld.volatile.global.u32 %r1, [%rd1];\n" + back, 1),
+              HasSubstr("blocks may wait for other blocks"));
+  EXPECT_THAT(why("$L1:\natom.global.cas.b32 %r1, [%rd1], 0, 1;\n" + back, 1),
+              HasSubstr("atom.global.cas.b32 in k"));
+  // Once, not in a loop; a sum; shared memory, which is the block's own.
+  EXPECT_EQ(why("ld.volatile.global.u32 %r1, [%rd1];\n$L1:\n" + back, 1), "");
+  EXPECT_EQ(why("$L1:\natom.global.add.f32 %f1, [%rd1], %f2;\n" + back, 1), "");
+  EXPECT_EQ(why("$L1:\nld.volatile.shared.u32 %r1, [%r2];\n" + back, 1), "");
+  EXPECT_EQ(why("ld.volatile.global.u32 %r1, [%rd1];\n@%p1 bra $L1;\n$L1:\n", 1), "");
+}
+
+TEST(SimulatorPlan, SaysThatAnArmIsForADevice) {
+  const kernels::Subject subject = toy_subject();
+  const core::TrialPlan trial = toy_trial(subject).plan;
+  for (const char* name : {"blocker_50us", "sm_limit_half", "memory_stress"}) {
+    try {
+      default_plan(model(), trial, {.arms = {name}});
+      ADD_FAILURE() << name;
+    } catch (const core::UsageError& e) {
+      EXPECT_THAT(e.what(), HasSubstr(std::string(name) + "' is a CUDA arm"));
+    }
+  }
 }
 
 TEST(SimulatorPlan, SpreadsTheTotalOverPoliciesAndLateness) {

@@ -148,6 +148,7 @@ class ToyBackend : public core::Backend {
   std::function<void(const core::TrialRequest&)> before;
   std::function<void(const core::TrialRequest&, core::TrialResult&)> after;
   std::vector<core::TrialRequest> requests;
+  std::vector<core::Program> programs;  ///< of each request, for one trial
 
   const core::BackendInfo& info() const override { return info_; }
   core::BufferHandle allocate(const std::string&, std::size_t) override { return {}; }
@@ -164,6 +165,7 @@ class ToyBackend : public core::Backend {
   core::TrialResult run_trials(const core::TrialPlan& plan,
                                const core::TrialRequest& request) override {
     requests.push_back(request);
+    if (plan.program) programs.push_back(plan.program(1));
     if (before) before(request);
     core::TrialResult result;
     const core::BufferSpec& spec = plan.buffers[1];

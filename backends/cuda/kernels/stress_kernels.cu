@@ -6,6 +6,8 @@
 // which lies in device memory: threads that poll host memory starve the launches beside them.
 #include <stdint.h>
 
+#include "trial_abi.hpp"
+
 namespace faultline::cuda {
 namespace {
 
@@ -21,6 +23,13 @@ __device__ bool should_end(const volatile uint32_t* stop, uint64_t begin_ns, uin
   int end = 0;
   if (threadIdx.x == 0) end = *stop != 0 || global_timer_ns() - begin_ns > limit_ns;
   return __syncthreads_or(end);
+}
+
+/// Sets the bit of the multiprocessor that the block runs on. PTX ISA, special register %smid.
+__device__ void mark_multiprocessor(uint32_t* bits) {
+  uint32_t id;
+  asm volatile("mov.u32 %0, %smid;" : "=r"(id));
+  if (id < abi::kMaxMultiprocessors) atomicOr(bits + id / 32, 1u << id % 32);
 }
 
 /// A 16-byte load that leaves L1 alone. PTX ISA, ld.global.nc with an L1 eviction priority.
@@ -78,6 +87,38 @@ extern "C" __global__ void __launch_bounds__(256)
 #pragma unroll
   for (int i = 0; i < 8; ++i) sum += x[i];
   if (sum == 1.2345f) *sink = sum;  // keeps the arithmetic alive
+}
+
+/// Holds a multiprocessor: launched with all the dynamic shared memory that a block can have, so
+/// that no other block fits beside it. One thread waits, seldom awake. `started` counts the blocks,
+/// `held` is a set of abi::kMaxMultiprocessors bits of where they are.
+extern "C" __global__ void __launch_bounds__(32)
+    faultline_hold_multiprocessor(const volatile uint32_t* stop, uint32_t* started, uint32_t* held,
+                                  uint64_t limit_ns) {
+  if (threadIdx.x != 0) return;
+  const uint64_t begin = global_timer_ns();
+  mark_multiprocessor(held);
+  __threadfence();  // release: who sees the count sees the bit
+  atomicAdd(started, 1u);
+  while (*stop == 0 && global_timer_ns() - begin <= limit_ns) __nanosleep(2000);
+}
+
+/// Where blocks are placed: each stays for a while, so that the next one goes elsewhere.
+extern "C" __global__ void __launch_bounds__(32)
+    faultline_find_multiprocessors(uint32_t* found, uint64_t stay_ns) {
+  if (threadIdx.x != 0) return;
+  const uint64_t begin = global_timer_ns();
+  mark_multiprocessor(found);
+  while (global_timer_ns() - begin < stay_ns) {
+  }
+}
+
+/// Keeps a stream busy for `ns` nanoseconds of the device's timer, whatever the host does.
+extern "C" __global__ void __launch_bounds__(32) faultline_block_stream(uint64_t ns) {
+  if (threadIdx.x != 0) return;
+  const uint64_t begin = global_timer_ns();
+  while (global_timer_ns() - begin < ns) {
+  }
 }
 
 /// Reads `words` 16-byte words once, 8 loads in flight a thread.

@@ -18,6 +18,10 @@ inline constexpr uint32_t kMaxFailures = 1024;    ///< failing trials remembered
 inline constexpr uint32_t kMaxCaptures = 64;      ///< failing trials whose outputs are kept
 inline constexpr uint32_t kHashSlots = 4096;      ///< distinct outputs told apart; a power of two
 
+inline constexpr uint32_t kErrorBins = 34;             ///< core::kErrorBins
+inline constexpr int kLowestErrorExponent = -10;       ///< core::kLowestErrorExponent
+inline constexpr uint32_t kMaxMultiprocessors = 1024;  ///< bits of a set of them
+
 /// x / divisor for x < 2^31 as a multiplication and a shift (Granlund and Montgomery, PLDI 1994,
 /// with the rounded-up reciprocal: exact while x and divisor are below 2^31).
 struct FastDivisor {
@@ -110,6 +114,11 @@ struct OutputAccumulator {
   uint32_t unused;
 };
 
+/// Elements of one output by the size of their error, in the bins of core::error_bin().
+struct ErrorHistogram {
+  uint64_t bins[2 * kErrorBins];  ///< by error over bound, then by ulps
+};
+
 /// A trial in flight; zero between launches.
 struct SlotRecord {
   uint64_t compared;
@@ -170,6 +179,8 @@ struct CompareParameters {
   TileAccumulator* tiles = nullptr;           ///< [tile_count]
   OutputAccumulator* accumulators = nullptr;  ///< [output_count]
   SlotRecord* slots = nullptr;                ///< [batch]
+  ErrorHistogram* histograms = nullptr;       ///< [output_count]; null: errors are not counted
+  uint64_t histogram_mask = 0;      ///< they are in trials whose number has none of these bits
   uint64_t* tile_stamps = nullptr;  ///< [batch][tile_count]: last bad trial + 1 seen in that tile
   Totals* totals = nullptr;
   unsigned char* capture_data = nullptr;

@@ -6,6 +6,7 @@
 
 #include "faultline/core/acceptance.hpp"
 #include "faultline/core/generator.hpp"
+#include "trial_abi.hpp"
 
 namespace faultline::cuda::arithmetic {
 
@@ -185,6 +186,18 @@ FAULTLINE_HD QuickCheck quick_check(Storage<D> got, double expected, double boun
     }
   }
   return r;
+}
+
+/// core::error_bin().
+FAULTLINE_HD uint32_t error_bin(double error) {
+  if (!(error > 0.0)) return error == 0.0 ? 0 : abi::kErrorBins - 1;
+  const uint64_t bits = core::bits_of(error);
+  const int exponent =
+      static_cast<int>(bits >> 52) - 1023 + ((bits & 0xfffffffffffffull) != 0 ? 1 : 0);
+  if (exponent > 1023) return abi::kErrorBins - 1;
+  const int bin = exponent - abi::kLowestErrorExponent + 1;
+  constexpr int kLast = static_cast<int>(abi::kErrorBins) - 2;
+  return static_cast<uint32_t>(bin < 1 ? 1 : bin > kLast ? kLast : bin);
 }
 
 /// core::encode(D, core::draw(spec, key, index)) where `bits` are core::element_bits(key, index)

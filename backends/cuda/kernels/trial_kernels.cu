@@ -347,6 +347,58 @@ __device__ void judge_undecided(const abi::CompareParameters& p, const abi::Comp
   }
 }
 
+/// Counts the errors of elements begin..end of one output of one trial by their size.
+template <Dtype kDtype>
+__device__ void count_errors(const abi::CompareSlot& output, uint32_t begin, uint32_t end,
+                             uint32_t slot, uint64_t trial, uint32_t* ratio_bins,
+                             uint32_t* ulp_bins) {
+  using T = arithmetic::Storage<kDtype>;
+  const T* const data = static_cast<const T*>(output.data) + slot * output.elements;
+  const double* const expected = output.expected + slot * output.reference_stride;
+  const double* const bound = output.bound + slot * output.reference_stride;
+  const uint64_t poison = core::poison_bits(kDtype, core::poison_word(trial));
+  for (uint32_t i = begin + threadIdx.x; i < end; i += abi::kThreads) {
+    const double want = expected[i], limit = bound[i];
+    if (core::stays_untouched(limit)) continue;
+    const T got = data[i];
+    const arithmetic::QuickCheck quick = arithmetic::quick_check<kDtype>(got, want, limit, 0.0);
+    double ratio = quick.ratio, ulps = quick.ulps;
+    if (!quick.decided) {
+      const Judgement judgement = judge(kDtype, got, want, limit, poison);
+      ratio = judgement.check.ratio;
+      ulps = judgement.check.ulps;
+    }
+    atomicAdd(ratio_bins + arithmetic::error_bin(ratio), 1u);
+    atomicAdd(ulp_bins + arithmetic::error_bin(ulps), 1u);
+  }
+}
+
+/// The same for what the block compared, through bins of its own to those of the campaign. A
+/// function that keeps nothing of its caller's, so that the trials that are not counted, most of
+/// them, pay for one branch.
+__device__ __noinline__ void count_errors_of_block(const abi::CompareParameters& p) {
+  __shared__ uint32_t bins[2 * abi::kErrorBins];  // of error over bound, then of ulps
+  uint32_t* const ulps = bins + abi::kErrorBins;
+  const uint32_t k = tensor_of_chunk(p.chunks, p.output_count, blockIdx.x), slot = blockIdx.y;
+  const abi::CompareSlot& output = p.outputs[k];
+  const uint64_t trial = first_trial(p.range) + slot;
+  const uint32_t elements = static_cast<uint32_t>(output.elements);
+  const uint32_t begin = (blockIdx.x - p.chunks[k]) * p.chunk;
+  const uint32_t end = elements - begin < p.chunk ? elements : begin + p.chunk;
+  for (uint32_t i = threadIdx.x; i < 2 * abi::kErrorBins; i += abi::kThreads) bins[i] = 0;
+  __syncthreads();  // writers: the zeros; readers: the additions
+  switch (output.dtype) {
+  case Dtype::f16: count_errors<Dtype::f16>(output, begin, end, slot, trial, bins, ulps); break;
+  case Dtype::bf16: count_errors<Dtype::bf16>(output, begin, end, slot, trial, bins, ulps); break;
+  case Dtype::f32: count_errors<Dtype::f32>(output, begin, end, slot, trial, bins, ulps); break;
+  case Dtype::f64: count_errors<Dtype::f64>(output, begin, end, slot, trial, bins, ulps); break;
+  }
+  __syncthreads();  // writers: the additions; readers: below
+  for (uint32_t i = threadIdx.x; i < 2 * abi::kErrorBins; i += abi::kThreads) {
+    if (bins[i] != 0) add(p.histograms[k].bins + i, bins[i]);
+  }
+}
+
 /// Adds the hash to the set of hashes seen.
 __device__ void remember_hash(abi::Totals& totals, uint64_t hash) {
   if (hash == 0) hash = 1;
@@ -556,6 +608,7 @@ extern "C" __global__ void __launch_bounds__(abi::kThreads)
   }
   __syncthreads();  // writer: thread 0's verdict; readers: all
   if (last) finish_trial(p, slot, trial);
+  if (p.histograms != nullptr && (trial & p.histogram_mask) == 0) count_errors_of_block(p);
 }
 
 /// One thread: the next replay of a captured graph works on the next trials.

@@ -17,6 +17,7 @@ namespace {
 constexpr std::uint32_t kMaxBatch = 65535;         // a grid's second extent
 constexpr std::uint64_t kColdBytes = 700'000'000;  // several times the 60 MB L2 of an H200
 constexpr std::uint64_t kMinSets = 3;
+constexpr std::uint64_t kLongestBlockerNs = 1'000'000'000;
 constexpr double kReplayNs = 100e6;  // of one timed graph, about
 
 void append(std::string& note, const std::string& text) {
@@ -168,6 +169,31 @@ ArmPlan plan_arm(const core::TrialPlan& plan, const core::TrialRequest& request,
     arm.skipped = true;
     arm.note = "changes of the program are made before a backend sees it";
     return arm;
+  }
+  const auto skip = [&arm](std::string why) {
+    arm.skipped = true;
+    arm.note = std::move(why);
+    return arm;
+  };
+  if (perturbation.blocker_ns > kLongestBlockerNs) {
+    return skip(
+        fmt::format("a blocker of {} ns; {} at most", perturbation.blocker_ns, kLongestBlockerNs));
+  }
+  if (perturbation.free_sms > 0) {
+    if (perturbation.free_sms >= static_cast<std::uint64_t>(device.multiprocessors)) {
+      return skip(fmt::format("{} multiprocessors were to be left, the device has {}",
+                              perturbation.free_sms, device.multiprocessors));
+    }
+    if (perturbation.co_resident != core::CoResident::none) {
+      return skip("a stress kernel would fill the multiprocessors that are left");
+    }
+    if (traits.has_clusters) {
+      return skip("the subject's clusters need multiprocessors that are neighbours");
+    }
+    if (traits.reloads_modules || perturbation.reload_module) {
+      return skip("modules are loaded anew: that may wait for the blocks that hold "
+                  "multiprocessors");
+    }
   }
   if (traits.reloads_modules && perturbation.co_resident != core::CoResident::none) {
     arm.skipped = true;

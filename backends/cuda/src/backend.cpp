@@ -100,7 +100,13 @@ class CudaBackend final : public core::Backend {
           }
         }
       };
-      prepared.issue(stream_.get(), after_launch);
+      StreamBlocker blocker;
+      if (perturbation.blocker_ns > 0) {
+        blocker.block = [&](cudaStream_t stream) {
+          kernels_.block_stream(perturbation.blocker_ns, stream);
+        };
+      }
+      prepared.issue(stream_.get(), after_launch, blocker);
       wait_for(stream_.get(), kExecutionLimit);
     } catch (const ExecutionFailure& failure) {
       report.status = failure.status();

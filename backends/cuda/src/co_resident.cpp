@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <bit>
 
 #include "faultline/core/errors.hpp"
 
@@ -18,20 +20,35 @@ constexpr std::chrono::seconds kRestartAfter{
 constexpr std::chrono::seconds kStartLimit{2};
 constexpr std::chrono::seconds kStopLimit{30};
 
+constexpr std::size_t kSetWords = abi::kMaxMultiprocessors / 32;
+constexpr std::size_t kHeldWord = 2, kFoundWord = kHeldWord + kSetWords;
+constexpr std::size_t kFlagWords = kFoundWord + kSetWords;
+
 }  // namespace
 
-CoResidentStress::CoResidentStress(core::CoResident kind, DeviceKernels& kernels)
-    : kind_(kind),
+HeldMultiprocessors count_multiprocessors(std::span<const std::uint32_t> held,
+                                          std::span<const std::uint32_t> found) {
+  HeldMultiprocessors count;
+  for (std::size_t i = 0; i < std::min(held.size(), found.size()); ++i) {
+    count.held += static_cast<std::uint32_t>(std::popcount(held[i]));
+    count.free += static_cast<std::uint32_t>(std::popcount(found[i]));
+    count.shared += static_cast<std::uint32_t>(std::popcount(held[i] & found[i]));
+  }
+  return count;
+}
+
+CoResidentKernel::CoResidentKernel(const core::Perturbation& perturbation, DeviceKernels& kernels)
+    : perturbation_(perturbation),
       kernels_(kernels),
-      buffer_(kind == core::CoResident::memory_stress ? kStressWords * 16 : 256,
+      buffer_(perturbation.co_resident == core::CoResident::memory_stress ? kStressWords * 16 : 256,
               "the stress kernel"),
-      flags_(256, "the stress kernel's flags") {
+      flags_(kFlagWords * sizeof(std::uint32_t), "the stress kernel's flags") {
   check(cudaMemsetAsync(buffer_.data(), 1, buffer_.bytes(), stream_.get()),
         "cannot fill the stress kernel's buffer");
   start();
 }
 
-CoResidentStress::~CoResidentStress() {
+CoResidentKernel::~CoResidentKernel() {
   try {
     stop();
   } catch (const std::exception&) {
@@ -39,13 +56,23 @@ CoResidentStress::~CoResidentStress() {
   }
 }
 
-void CoResidentStress::start() {
+std::uint32_t CoResidentKernel::blocks_to_hold() const {
+  const auto all = static_cast<std::uint32_t>(kernels_.multiprocessors());
+  return all > perturbation_.free_sms ? all - perturbation_.free_sms : 0;
+}
+
+void CoResidentKernel::start() {
   auto* stop_flag = flags_.as<std::uint32_t>();
   std::uint32_t* started = stop_flag + 1;
   check(cudaMemsetAsync(flags_.data(), 0, flags_.bytes(), stream_.get()),
         "cannot reset the stress kernel's flags");
   const auto limit_ns = static_cast<std::uint64_t>(std::chrono::nanoseconds(kLimit).count());
-  if (kind_ == core::CoResident::memory_stress) {
+  auto wanted = static_cast<std::uint32_t>(kernels_.multiprocessors());
+  if (perturbation_.free_sms > 0) {
+    wanted = blocks_to_hold();
+    kernels_.hold_multiprocessors(wanted, stop_flag, started, stop_flag + kHeldWord, limit_ns,
+                                  stream_.get());
+  } else if (perturbation_.co_resident == core::CoResident::memory_stress) {
     kernels_.stress_memory(buffer_.data(), kStressWords, stop_flag, started, limit_ns,
                            stream_.get());
   } else {
@@ -54,7 +81,6 @@ void CoResidentStress::start() {
   running_ = true;
   started_at_ = Clock::now();
   std::uint32_t blocks = 0;
-  const auto wanted = static_cast<std::uint32_t>(kernels_.multiprocessors());
   while (blocks < wanted) {
     copy_to_host(std::as_writable_bytes(std::span(&blocks, 1)), started, control_.get());
     const auto waited = Clock::now() - started_at_;
@@ -67,9 +93,28 @@ void CoResidentStress::start() {
           fmt::format("the stress kernel did not start within {} s", kStartLimit.count()));
     }
   }
+  if (perturbation_.free_sms > 0) count_held();
 }
 
-void CoResidentStress::stop() {
+/// Blocks of another kernel must find no place where one is held.
+void CoResidentKernel::count_held() {
+  auto* sets = flags_.as<std::uint32_t>();
+  kernels_.find_multiprocessors(sets + kFoundWord, control_.get());
+  std::array<std::uint32_t, kFlagWords> words{};
+  copy_to_host(std::as_writable_bytes(std::span(words)), flags_.data(), control_.get());
+  const auto all = std::span<const std::uint32_t>(words);
+  const HeldMultiprocessors count =
+      count_multiprocessors(all.subspan(kHeldWord, kSetWords), all.subspan(kFoundWord, kSetWords));
+  held_ = held_ == 0 ? count.held : std::min<std::uint64_t>(held_, count.held);
+  if (!failure_.empty()) return;
+  if (count.held != blocks_to_hold() || count.shared != 0) {
+    failure_ = fmt::format("{} multiprocessors were to be held and {} were, of which {} took other "
+                           "blocks as well",
+                           blocks_to_hold(), count.held, count.shared);
+  }
+}
+
+void CoResidentKernel::stop() {
   if (!running_ || device_abandoned()) {
     return;
   }
@@ -79,16 +124,15 @@ void CoResidentStress::stop() {
   wait_for(stream_.get(), kStopLimit);
 }
 
-void CoResidentStress::checkpoint() {
+void CoResidentKernel::checkpoint() {
   const cudaError_t state = cudaStreamQuery(stream_.get());
   const auto age = std::chrono::duration<double>(Clock::now() - started_at_).count();
   if (state == cudaSuccess) {
     if (failure_.empty()) {
-      failure_ = fmt::format("overlap not proven: the stress kernel had ended by itself after "
-                             "{:.1f} s when the trials "
-                             "were done, so they may have waited for it (shared-memory carve-out, "
-                             "or no room beside it)",
-                             age);
+      failure_ = fmt::format("overlap not proven: the {} kernel had ended by itself after {:.1f} s "
+                             "when the trials were done, so they may have waited for it "
+                             "(shared-memory carve-out, or no room beside it)",
+                             perturbation_.free_sms > 0 ? "holding" : "stress", age);
     }
     start();
     return;

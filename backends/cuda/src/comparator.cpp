@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -15,6 +16,8 @@ namespace faultline::cuda {
 namespace {
 
 constexpr std::uint64_t kNone = ~std::uint64_t{0};
+static_assert(abi::kErrorBins == core::kErrorBins &&
+              abi::kLowestErrorExponent == core::kLowestErrorExponent);
 
 /// Atomics add in no fixed order; what that moves lies beyond the 24 bits kept, so equal runs give
 /// equal sums.
@@ -50,7 +53,8 @@ void number_chunks(std::span<const std::uint64_t> elements, std::uint32_t chunk,
 }
 
 Comparator::Comparator(std::vector<core::BufferSpec> outputs, std::uint32_t batch,
-                       std::uint32_t capture_limit, bool hash_outputs, DeviceKernels& kernels)
+                       std::uint32_t capture_limit, bool hash_outputs,
+                       std::uint32_t histogram_every, DeviceKernels& kernels)
     : outputs_(std::move(outputs)), kernels_(kernels) {
   for (std::size_t k = 0; k < outputs_.size(); ++k) {
     const core::BufferSpec& output = outputs_[k];
@@ -78,6 +82,11 @@ Comparator::Comparator(std::vector<core::BufferSpec> outputs, std::uint32_t batc
   tiles_ = DeviceMemory(base_.tile_count * sizeof(abi::TileAccumulator), "tile figures");
   accumulators_ =
       DeviceMemory(base_.output_count * sizeof(abi::OutputAccumulator), "output figures");
+  if (histogram_every > 0) {
+    histograms_ = DeviceMemory(base_.output_count * sizeof(abi::ErrorHistogram), "error bins");
+    base_.histograms = histograms_.as<abi::ErrorHistogram>();
+    base_.histogram_mask = std::bit_ceil(histogram_every) - 1;
+  }
   slots_ = DeviceMemory(batch * sizeof(abi::SlotRecord), "trials in flight");
   stamps_ =
       DeviceMemory(std::uint64_t{batch} * base_.tile_count * sizeof(std::uint64_t), "tile stamps");
@@ -96,6 +105,7 @@ void Comparator::reset(cudaStream_t stream) {
     check(cudaMemsetAsync(memory.data(), 0, memory.bytes(), stream), "cannot reset the figures");
   };
   zero(accumulators_);
+  if (base_.histograms != nullptr) zero(histograms_);
   zero(slots_);
   zero(stamps_);
   zero(totals_);
@@ -137,6 +147,10 @@ void Comparator::collect(const core::TrialRequest& request, bool fixed_inputs,
   const auto accumulators =
       read_array<abi::OutputAccumulator>(accumulators_, base_.output_count, stream);
   const auto tiles = read_array<abi::TileAccumulator>(tiles_, base_.tile_count, stream);
+  std::vector<abi::ErrorHistogram> histograms;
+  if (base_.histograms != nullptr) {
+    histograms = read_array<abi::ErrorHistogram>(histograms_, base_.output_count, stream);
+  }
   const abi::Counters& counters = totals.counters;
   const auto input_seed = [&](std::uint64_t trial) {
     return core::trial_seed(request.seed, fixed_inputs ? 0 : trial);
@@ -169,6 +183,12 @@ void Comparator::collect(const core::TrialRequest& request, bool fixed_inputs,
     to.worst_error_expected = from.worst_error_expected;
     to.sum_squared_error = without_order(from.squared_error);
     to.sum_squared_expected = without_order(from.squared_expected);
+    if (!histograms.empty()) {
+      const std::span<const std::uint64_t> bins(histograms[k].bins);
+      core::add_bins(to.ratio_bins, bins.first(core::kErrorBins));
+      core::add_bins(to.ulp_bins, bins.last(core::kErrorBins));
+      to.bins_every = static_cast<std::uint32_t>(base_.histogram_mask + 1);
+    }
     for (std::size_t t = 0; t < to.tiles.size(); ++t) {
       const abi::TileAccumulator& tile = tiles[base_.outputs[k].first_tile + t];
       core::TileTotals& figures = to.tiles[t];

@@ -26,9 +26,11 @@ struct ComparedOutput {
 
 class Comparator {
  public:
-  /// `outputs` in output order; at most abi::kMaxOutputs of them.
+  /// `outputs` in output order; at most abi::kMaxOutputs of them. `histogram_every` as in
+  /// core::TrialRequest; the next power of two counts.
   Comparator(std::vector<core::BufferSpec> outputs, std::uint32_t batch,
-             std::uint32_t capture_limit, bool hash_outputs, DeviceKernels& kernels);
+             std::uint32_t capture_limit, bool hash_outputs, std::uint32_t histogram_every,
+             DeviceKernels& kernels);
 
   /// All figures to zero. Ordered in `stream`.
   void reset(cudaStream_t stream);
@@ -53,7 +55,7 @@ class Comparator {
   std::vector<std::uint64_t> elements_;  // of each output of one trial
   DeviceKernels& kernels_;
   abi::CompareParameters base_;
-  DeviceMemory tiles_, accumulators_, slots_, stamps_, totals_, captures_;
+  DeviceMemory tiles_, accumulators_, histograms_, slots_, stamps_, totals_, captures_;
 };
 
 }  // namespace faultline::cuda

@@ -33,6 +33,14 @@ void DeviceKernels::set_carveout(int percent) {
   stress_compute_ = modules_.kernel(stress_module_, "faultline_stress_compute", options);
   read_once_ = modules_.kernel(stress_module_, "faultline_read_once", options);
   copy_once_ = modules_.kernel(stress_module_, "faultline_copy_once", options);
+  find_ = modules_.kernel(stress_module_, "faultline_find_multiprocessors", options);
+  block_ = modules_.kernel(stress_module_, "faultline_block_stream", options);
+  // All of it, and of the multiprocessor as well: a block has 1 KiB beside what it asks for.
+  hold_bytes_ = static_cast<std::uint32_t>(modules_.facts().shared_per_block);
+  KernelOptions all;
+  all.dynamic_shared_bytes = hold_bytes_;
+  all.carveout_percent = 100;
+  hold_ = modules_.kernel(stress_module_, "faultline_hold_multiprocessor", all);
 }
 
 void DeviceKernels::launch_early(cudaKernel_t kernel, const char* name, dim3 grid,
@@ -56,10 +64,11 @@ void DeviceKernels::launch_early(cudaKernel_t kernel, const char* name, dim3 gri
 
 template <class... Arguments>
 void DeviceKernels::launch(cudaKernel_t kernel, const char* name, dim3 grid, unsigned threads,
-                           cudaStream_t stream, Arguments... arguments) {
+                           std::uint32_t dynamic_shared_bytes, cudaStream_t stream,
+                           Arguments... arguments) {
   void* pointers[] = {&arguments...};
   const cudaError_t error = cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid,
-                                             dim3(threads), pointers, 0, stream);
+                                             dim3(threads), pointers, dynamic_shared_bytes, stream);
   if (error != cudaSuccess) {
     check_execution(error,
                     fmt::format("launch of '{}' with grid ({}, {}) failed", name, grid.x, grid.y));
@@ -81,7 +90,7 @@ void DeviceKernels::compare(const abi::CompareParameters& p, cudaStream_t stream
 }
 
 void DeviceKernels::advance(std::uint64_t* cursor, std::uint64_t trials, cudaStream_t stream) {
-  launch(advance_, "faultline_advance", dim3(1), 1, stream, cursor, trials);
+  launch(advance_, "faultline_advance", dim3(1), 1, 0, stream, cursor, trials);
 }
 
 void DeviceKernels::fill(std::byte* data, std::uint64_t bytes, std::uint32_t word,
@@ -91,40 +100,60 @@ void DeviceKernels::fill(std::byte* data, std::uint64_t bytes, std::uint32_t wor
   }
   const auto blocks = static_cast<unsigned>(
       std::clamp<std::uint64_t>(bytes / 4 / 1024, 1, 8 * static_cast<unsigned>(multiprocessors_)));
-  launch(fill_, "faultline_fill", dim3(blocks), 256, stream, data, bytes, word);
+  launch(fill_, "faultline_fill", dim3(blocks), 256, 0, stream, data, bytes, word);
 }
 
 void DeviceKernels::hash(const std::byte* data, std::uint64_t bytes, std::uint64_t* sum,
                          cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(
       std::clamp<std::uint64_t>(bytes / 4 / 1024, 1, 8 * static_cast<unsigned>(multiprocessors_)));
-  launch(hash_, "faultline_hash", dim3(blocks), 256, stream, data, bytes, sum);
+  launch(hash_, "faultline_hash", dim3(blocks), 256, 0, stream, data, bytes, sum);
 }
 
 void DeviceKernels::stress_memory(std::byte* buffer, std::uint64_t words, std::uint32_t* stop,
                                   std::uint32_t* started, std::uint64_t limit_ns,
                                   cudaStream_t stream) {
   launch(stress_memory_, "faultline_stress_memory",
-         dim3(3 * static_cast<unsigned>(multiprocessors_)), 256, stream, buffer, words, stop,
+         dim3(3 * static_cast<unsigned>(multiprocessors_)), 256, 0, stream, buffer, words, stop,
          started, limit_ns);
 }
 
 void DeviceKernels::stress_compute(std::byte* sink, std::uint32_t* stop, std::uint32_t* started,
                                    std::uint64_t limit_ns, cudaStream_t stream) {
   launch(stress_compute_, "faultline_stress_compute", dim3(static_cast<unsigned>(multiprocessors_)),
-         256, stream, sink, stop, started, limit_ns);
+         256, 0, stream, sink, stop, started, limit_ns);
+}
+
+void DeviceKernels::hold_multiprocessors(std::uint32_t blocks, std::uint32_t* stop,
+                                         std::uint32_t* started, std::uint32_t* held,
+                                         std::uint64_t limit_ns, cudaStream_t stream) {
+  launch(hold_, "faultline_hold_multiprocessor", dim3(blocks), 32, hold_bytes_, stream, stop,
+         started, held, limit_ns);
+}
+
+void DeviceKernels::find_multiprocessors(std::uint32_t* found, cudaStream_t stream) {
+  // Twice as many as can be resident, should one or the other end early.
+  constexpr unsigned kBlocksOfOne = 64;
+  constexpr std::uint64_t kStayNs = 20'000;
+  launch(find_, "faultline_find_multiprocessors",
+         dim3(kBlocksOfOne * static_cast<unsigned>(multiprocessors_)), 32, 0, stream, found,
+         kStayNs);
+}
+
+void DeviceKernels::block_stream(std::uint64_t ns, cudaStream_t stream) {
+  launch(block_, "faultline_block_stream", dim3(1), 32, 0, stream, ns);
 }
 
 void DeviceKernels::read_once(const std::byte* data, std::uint64_t bytes, std::byte* sink,
                               cudaStream_t stream) {
   launch(read_once_, "faultline_read_once", dim3(4 * static_cast<unsigned>(multiprocessors_)), 512,
-         stream, data, bytes / 16, sink);
+         0, stream, data, bytes / 16, sink);
 }
 
 void DeviceKernels::copy_once(const std::byte* from, std::byte* to, std::uint64_t bytes,
                               cudaStream_t stream) {
   launch(copy_once_, "faultline_copy_once", dim3(4 * static_cast<unsigned>(multiprocessors_)), 512,
-         stream, from, to, bytes / 16);
+         0, stream, from, to, bytes / 16);
 }
 
 }  // namespace faultline::cuda

@@ -28,6 +28,14 @@ class DeviceKernels {
                      std::uint32_t* started, std::uint64_t limit_ns, cudaStream_t stream);
   void stress_compute(std::byte* sink, std::uint32_t* stop, std::uint32_t* started,
                       std::uint64_t limit_ns, cudaStream_t stream);
+  /// `blocks` blocks that leave no room on their multiprocessors. `held`: words of a bit set of
+  /// abi::kMaxMultiprocessors bits.
+  void hold_multiprocessors(std::uint32_t blocks, std::uint32_t* stop, std::uint32_t* started,
+                            std::uint32_t* held, std::uint64_t limit_ns, cudaStream_t stream);
+  /// Adds to such a set where small blocks are placed now.
+  void find_multiprocessors(std::uint32_t* found, cudaStream_t stream);
+  /// The stream does nothing else for so long.
+  void block_stream(std::uint64_t ns, cudaStream_t stream);
   void read_once(const std::byte* data, std::uint64_t bytes, std::byte* sink, cudaStream_t stream);
   void copy_once(const std::byte* from, std::byte* to, std::uint64_t bytes, cudaStream_t stream);
 
@@ -41,14 +49,16 @@ class DeviceKernels {
                     void** arguments);
   template <class... Arguments>
   void launch(cudaKernel_t kernel, const char* name, dim3 grid, unsigned threads,
-              cudaStream_t stream, Arguments... arguments);
+              std::uint32_t dynamic_shared_bytes, cudaStream_t stream, Arguments... arguments);
 
   ModuleCache& modules_;
   core::ModuleRef trial_module_, stress_module_;
   int multiprocessors_ = 1;
+  std::uint32_t hold_bytes_ = 0;
   bool hopper_ = false;
   cudaKernel_t prepare_{}, compare_{}, advance_{}, fill_{}, hash_{};
   cudaKernel_t stress_memory_{}, stress_compute_{}, read_once_{}, copy_once_{};
+  cudaKernel_t hold_{}, find_{}, block_{};
 };
 
 }  // namespace faultline::cuda

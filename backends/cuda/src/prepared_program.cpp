@@ -42,6 +42,7 @@ PreparedProgram::PreparedProgram(const core::Program& program,
   const TensorMapEncoder encode = encode_tensor_map;
   std::set<std::uint32_t> captured;
   std::set<core::EventId> recorded;
+  std::set<core::StreamId> used;
   std::optional<std::uint32_t> capturing;
   for (const auto& [stream, device] : program.devices) {
     if (device != 0) {
@@ -53,6 +54,7 @@ PreparedProgram::PreparedProgram(const core::Program& program,
   }
   for (const core::Operation& operation : program.operations) {
     Step step{operation.id, operation.stream, {}};
+    used.insert(operation.stream);
     if (operation.stream != 0 && !streams_.contains(operation.stream)) {
       streams_.emplace(operation.stream, Stream());
       joins_.emplace(operation.stream, Event());
@@ -157,6 +159,7 @@ PreparedProgram::PreparedProgram(const core::Program& program,
   if (capturing) {
     throw core::UsageError(fmt::format("program '{}' does not end capture {}", name_, *capturing));
   }
+  used_streams_.assign(used.begin(), used.end());
   if (!streams_.empty()) {
     fork_ = std::make_unique<Event>();
   }
@@ -215,13 +218,22 @@ void PreparedProgram::replay(Replay& replay, cudaStream_t stream) {
                   fmt::format("cannot replay graph {}", replay.graph));
 }
 
-void PreparedProgram::issue(cudaStream_t main, const AfterLaunch& after_launch) {
+void PreparedProgram::issue(cudaStream_t main, const AfterLaunch& after_launch,
+                            const StreamBlocker& blocker) {
   const auto link = [](cudaEvent_t event, cudaStream_t from, cudaStream_t to) {
     check_execution(cudaEventRecord(event, from), "cannot record an event");
     check_execution(cudaStreamWaitEvent(to, event, 0), "cannot wait for an event");
   };
+  const std::uint64_t chosen =
+      blocker.block ? chosen_blocker(blocker.choice, used_streams_.size()) : 0;
+  if (blocker.block && chosen == 0) {
+    blocker.block(main);  // the others fork from it: all go on at the same moment
+  }
   for (auto& [id, stream] : streams_) {
     link(fork_->get(), main, stream.get());
+  }
+  if (chosen > 0) {
+    blocker.block(stream_of(used_streams_[chosen - 1], main));
   }
   bool capturing = false;
   Captured* capture = nullptr;

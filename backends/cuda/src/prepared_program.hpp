@@ -27,6 +27,17 @@ using FillWords = std::function<void(std::byte* data, std::uint64_t bytes, std::
 /// Called after each launch that is not being captured, and after each graph replay.
 using AfterLaunch = std::function<void(cudaStream_t stream)>;
 
+/// Holds up streams in front of a program: all that it uses, or one of them.
+struct StreamBlocker {
+  std::function<void(cudaStream_t stream)> block;  ///< launches what the stream has to wait for
+  std::uint64_t choice = 0;                        ///< chosen_blocker() of it says which streams
+};
+/// 0: all streams together; k: the k-th of `streams` alone. Rotates as `choice` grows; with one
+/// stream there is nothing to rotate over.
+inline std::uint64_t chosen_blocker(std::uint64_t choice, std::uint64_t streams) {
+  return streams > 1 ? choice % (streams + 1) : 0;
+}
+
 namespace detail {
 
 /// LaunchOperation::reload_module: the module is loaded anew before every launch, into a cache of
@@ -76,7 +87,8 @@ class PreparedProgram {
   /// Issues every operation. Logical stream 0 is `stream`; the others fork from it at the beginning
   /// and join it at the end, so that work issued before and after the program is ordered with all
   /// of it.
-  void issue(cudaStream_t stream, const AfterLaunch& after_launch = {});
+  void issue(cudaStream_t stream, const AfterLaunch& after_launch = {},
+             const StreamBlocker& blocker = {});
 
  private:
   using Launch = detail::PreparedLaunch;
@@ -104,6 +116,7 @@ class PreparedProgram {
   std::string name_;
   std::vector<Step> steps_;
   std::map<core::StreamId, Stream> streams_;  // logical streams other than 0
+  std::vector<core::StreamId> used_streams_;  // that have operations, ascending
   std::map<core::EventId, Event> events_;
   std::map<core::StreamId, Event> joins_;
   std::unique_ptr<Event> fork_;

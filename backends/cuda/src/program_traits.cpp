@@ -15,6 +15,7 @@ ProgramTraits traits_of(const core::Program& program) {
     if (const auto* launch = std::get_if<core::LaunchOperation>(&operation.what)) {
       ++traits.launches;
       traits.reloads_modules |= launch->reload_module;
+      traits.has_clusters |= launch->cluster[0] * launch->cluster[1] * launch->cluster[2] > 1;
       traits.blocks += std::uint64_t{launch->grid[0]} * launch->grid[1] * launch->grid[2];
       traits.largest_dynamic_shared =
           std::max(traits.largest_dynamic_shared, launch->dynamic_shared_bytes);

@@ -13,6 +13,7 @@ struct ProgramTraits {
   bool has_captures = false;
   bool multiple_streams = false;
   bool reloads_modules = false;  ///< before launches: cannot be captured
+  bool has_clusters = false;     ///< of more than one block
   std::uint64_t blocks = 0;      ///< over all launches
   std::uint32_t launches = 0;
   std::uint32_t largest_dynamic_shared = 0;

@@ -80,8 +80,8 @@ core::TrialResult TrialRunner::run(bool& context_lost) {
     warm_up();
     comparator_->reset(stream_.get());
     wait();
-    if (request_.perturbation.co_resident != core::CoResident::none) {
-      stress_ = std::make_unique<CoResidentStress>(request_.perturbation.co_resident, kernels_);
+    if (CoResidentKernel::wanted(request_.perturbation)) {
+      stress_ = std::make_unique<CoResidentKernel>(request_.perturbation, kernels_);
     }
     last_checkpoint_ = Clock::now();
     const auto begin = Clock::now();
@@ -100,6 +100,7 @@ core::TrialResult TrialRunner::run(bool& context_lost) {
     checkpoint(true);
     if (stress_) {
       result_.overlap_proven = stress_->overlap_proven();
+      result_.held_sms = stress_->held();
       if (!result_.overlap_proven) {
         result_.note += (result_.note.empty() ? "" : "; ") + stress_->failure();
       }
@@ -239,8 +240,9 @@ void TrialRunner::allocate() {
   for (const std::uint32_t index : outputs_) {
     outputs.push_back(plan_.buffers[index]);
   }
-  comparator_ = std::make_unique<Comparator>(std::move(outputs), arm_.batch, request_.capture_limit,
-                                             !arm_.fresh_inputs, kernels_);
+  comparator_ =
+      std::make_unique<Comparator>(std::move(outputs), arm_.batch, request_.capture_limit,
+                                   !arm_.fresh_inputs, request_.histogram_every, kernels_);
   std::set<core::ModuleRef> modules;
   for (const core::Operation& operation : plan_.program(arm_.batch).operations) {
     if (const auto* launch = std::get_if<core::LaunchOperation>(&operation.what)) {
@@ -480,6 +482,26 @@ void TrialRunner::host_wait() {
   }
 }
 
+/// Which streams are held depends on the trial alone, so that it is the same when it is replayed.
+/// In a graph, whose trials count themselves, on its place there.
+StreamBlocker TrialRunner::blocker_of(const abi::TrialRange& range, bool capturing) {
+  if (request_.perturbation.blocker_ns == 0) {
+    return {};
+  }
+  if (!unblocked_ && !capturing) {
+    unblocked_ = std::make_unique<Event>();
+  }
+  return {.block =
+              [this, capturing](cudaStream_t stream) {
+                kernels_.block_stream(request_.perturbation.blocker_ns, stream);
+                if (!capturing) {
+                  check_execution(cudaEventRecord(unblocked_->get(), stream),
+                                  "cannot record an event");
+                }
+              },
+          .choice = range.first};
+}
+
 void TrialRunner::reload_modules() {
   wait();
   for (InputSet& set : sets_) {
@@ -518,7 +540,15 @@ void TrialRunner::issue_launch(std::uint64_t launch_index, const abi::TrialRange
       };
     }
   }
-  subject_of(set, range.batch).issue(stream_.get(), after_launch);
+  subject_of(set, range.batch).issue(stream_.get(), after_launch, blocker_of(range, capturing));
+  if (unblocked_ && !capturing) {
+    const cudaError_t state = cudaEventQuery(unblocked_->get());
+    if (state != cudaSuccess && state != cudaErrorNotReady) {
+      check_execution(state, "a trial failed behind its blocker");
+    }
+    ++result_.ran_ahead_of;
+    result_.ran_ahead += state == cudaErrorNotReady;
+  }
   comparator_->compare(range, set.compared, !arm_.fresh_inputs, stream_.get());
 }
 

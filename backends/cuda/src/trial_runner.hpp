@@ -56,6 +56,7 @@ class TrialRunner {
   CapturedLaunches capture(std::uint64_t first_set, std::uint32_t launches);
   void run_launches();
   void run_graphs();
+  StreamBlocker blocker_of(const abi::TrialRange& range, bool capturing);
   void host_wait();
   void reload_modules();
   bool checkpoint(bool force);
@@ -76,7 +77,8 @@ class TrialRunner {
   DeviceMemory input_memory_, output_memory_, reference_memory_, flush_memory_, cursor_;
   std::vector<InputSet> sets_;
   std::unique_ptr<Comparator> comparator_;
-  std::unique_ptr<CoResidentStress> stress_;
+  std::unique_ptr<CoResidentKernel> stress_;
+  std::unique_ptr<Event> unblocked_;  // behind the last blocker
   std::vector<core::ModuleRef> subject_modules_;
 
   core::TrialResult result_;

@@ -47,10 +47,16 @@ std::vector<PtxSite> find_sites(std::string_view ptx, std::uint32_t kinds);
 /// core::Perturbation::delay_site counts them, module after module as they are first launched.
 std::vector<PtxSite> find_sites(const core::Program& program, std::uint32_t kinds);
 
+/// An instruction with which a kernel of the program may wait for another block: a load of global
+/// memory that sees what others write (volatile, relaxed, acquire), or an atomic that takes a lock,
+/// in a loop. "ld.volatile.global.u32 at message.cu:26"; empty: there is none. A loop that only
+/// looks so counts, too.
+std::string polling_instruction(const core::Program& program);
+
 /// The program with the delays of the perturbation in its modules. Each site has a power of two of
 /// nanoseconds, from 32 to delay_ns, and a set of warps that sleep there, both drawn from
 /// delay_seed and its number: the same whether it is the only one or one of many. `made` keeps the
-/// modules made so far by the hash of the original, so that equal ones are one.
+/// modules made so far by the original and the delays, so that equal ones are one.
 core::Program with_delays(const core::Program& program, const core::Perturbation& perturbation,
                           std::vector<std::pair<std::string, core::ModuleRef>>& made);
 
