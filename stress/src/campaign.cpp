@@ -208,7 +208,10 @@ core::Evidence run_campaign(core::Backend& backend, const kernels::ResolvedTrial
   for (const Arm& arm : arms) add_arm(evidence, campaign, trial_plan, arm);
 
   constexpr int kFollowUps = 2;
-  for (int i = 0; i < kFollowUps && !detail::stopped(options); ++i) {
+  const auto failed = [](const core::ArmEvidence& arm) { return arm.result.failed > 0; };
+  const bool wanted =
+      options.follow_ups || std::any_of(evidence.arms.begin(), evidence.arms.end(), failed);
+  for (int i = 0; wanted && i < kFollowUps && !detail::stopped(options); ++i) {
     const std::optional<diagnosis::Experiment> next = diagnosis::next_experiment(evidence);
     if (!next || !runs_as_arm(next->kind)) break;
     Arm arm{.planned = {next->perturbation, next->trials, next->reason}, .result = {}};

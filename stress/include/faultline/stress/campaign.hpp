@@ -32,13 +32,15 @@ struct RunOptions {
   std::uint32_t capture_limit = 16;  ///< failing trials kept per arm or config
   double timeout_s = 60.0;           ///< of one execution
   bool experiments = true;           ///< campaigns: cures and knobs of what failed, at the end
+  bool follow_ups = true;            ///< campaigns: further arms also where nothing failed
 };
 
 /// Run all arms. An arm that throws is recorded with its reason and the others go on. When `stop`
 /// is set, what was finished comes back as interrupted evidence. Up to two further arms that
-/// diagnosis::next_experiment() asks for are run at the end; their reason is in the arm's note.
-/// Then, where something failed, the cures and knobs that it asks for (Evidence::experiments); a
-/// stop among these leaves the evidence whole.
+/// diagnosis::next_experiment() asks for are run at the end (without `follow_ups` only once
+/// something failed); their reason is in the arm's note. Then, where something failed, the cures
+/// and knobs that it asks for (Evidence::experiments); a stop among these leaves the evidence
+/// whole.
 core::Evidence run_campaign(core::Backend& backend, const kernels::ResolvedTrial& trial,
                             const CampaignPlan& plan, const RunOptions& options = {});
 
