@@ -264,8 +264,9 @@ class MatrixRun {
     plan.arms = {arm};
     plan.seed = options_.seed;
     plan.race = core::RaceMode::off;
-    return judge(Detector::tight_loop, run_campaign(backend_, trial, plan, quiet_), variant,
-                 known_);
+    RunOptions loop = quiet_;
+    loop.follow_ups = false;  // what a loop does not see, the loop does not kill
+    return judge(Detector::tight_loop, run_campaign(backend_, trial, plan, loop), variant, known_);
   }
 
   /// The problem where it shows, over all configs; where that names nothing right, the subject's
