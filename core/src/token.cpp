@@ -30,7 +30,7 @@ std::string check_of(std::string_view fields) {
 /// Calls visit(tag, member text) for each field. Members that are not text pass through `Text`
 /// below.
 template <class Token, class Visit>
-void visit_fields(Token& token, Visit&& visit) {
+void visit_parts(Token& token, Visit&& visit) {
   visit(1, token.backend);
   visit(2, token.subject);
   visit(3, token.variant);
@@ -45,7 +45,7 @@ void visit_fields(Token& token, Visit&& visit) {
 }
 
 template <class T>
-std::string field_text(const T& value) {
+std::string part_text(const T& value) {
   if constexpr (std::is_same_v<T, std::string>) {
     return value;
   } else if constexpr (std::is_same_v<T, Perturbation>) {
@@ -91,12 +91,11 @@ bool set_field(T& value, std::string text) {
 std::string encode(const TrialToken& token) {
   const TrialToken defaults;
   std::vector<std::string> default_texts;
-  visit_fields(defaults,
-               [&](int, const auto& value) { default_texts.push_back(field_text(value)); });
+  visit_parts(defaults, [&](int, const auto& value) { default_texts.push_back(part_text(value)); });
   std::string fields;
   std::size_t i = 0;
-  visit_fields(token, [&](int tag, const auto& value) {
-    const std::string text = field_text(value);
+  visit_parts(token, [&](int tag, const auto& value) {
+    const std::string text = part_text(value);
     if (text == default_texts[i++]) {
       return;
     }
@@ -160,7 +159,7 @@ TrialToken decode_token(std::string_view text) {
     bool known = false, good = false;
     const std::string value(fields.substr(position, length));
     position += length;
-    visit_fields(token, [&](int field_tag, auto& member) {
+    visit_parts(token, [&](int field_tag, auto& member) {
       if (field_tag == tag) {
         known = true;
         good = set_field(member, value);

@@ -95,7 +95,7 @@ std::string code(std::string_view text, bool in_table = false) {
   return fence + line + fence;
 }
 
-struct Column {
+struct TableColumn {
   std::string_view title;
   bool right = false;
 };
@@ -247,7 +247,7 @@ class MarkdownWriter {
   /// whether it failed, and `cells_of` makes the Markdown of its cells; only rows that are shown
   /// are made.
   template <class Item, class StandsOut, class CellsOf>
-  void table(std::string_view title, const std::vector<Column>& columns,
+  void table(std::string_view title, const std::vector<TableColumn>& columns,
              const std::vector<Item>& items, const StandsOut& stands_out, const CellsOf& cells_of,
              std::string_view footer = {}) {
     if (items.empty()) return;
@@ -263,9 +263,9 @@ class MarkdownWriter {
                           count_text(rows.size(), "row"), count_text(bad));
     }
     head += "\n|";
-    for (const Column& column : columns) head += " " + inline_text(column.title) + " |";
+    for (const TableColumn& column : columns) head += " " + inline_text(column.title) + " |";
     head += "\n|";
-    for (const Column& column : columns) head += column.right ? " ---: |" : " --- |";
+    for (const TableColumn& column : columns) head += column.right ? " ---: |" : " --- |";
     head += "\n";
     if (!add(head)) {
       note_left_out(0, rows.size(), fmt::format("rows of \"{}\"", prose(title)));
@@ -385,7 +385,7 @@ class MarkdownWriter {
   }
 
   void evidence_table(const EvidenceTable& from) {
-    std::vector<Column> columns;
+    std::vector<TableColumn> columns;
     for (const auto& column : from.columns) columns.push_back({column.title, column.right});
     table(
         from.title, columns, from.rows, [](const EvidenceTable::Row& row) { return row.bad; },

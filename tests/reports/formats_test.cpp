@@ -17,6 +17,7 @@
 #include "faultline/reports/output.hpp"
 #include "faultline/reports/renderer.hpp"
 #include "faultline/reports/sarif.hpp"
+#include "report_text.hpp"
 #include "samples.hpp"
 #include "text.hpp"
 
@@ -27,19 +28,6 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 using Json = nlohmann::json;
-
-std::size_t count_of(const std::string& text, std::string_view part) {
-  std::size_t n = 0;
-  for (std::size_t i = text.find(part); i != std::string::npos; i = text.find(part, i + 1)) ++n;
-  return n;
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
 
 core::RunRecord sample(std::string_view name) {
   for (auto& [sample_name, record] : samples::all()) {

@@ -13,6 +13,7 @@
 #include "faultline/reports/renderer.hpp"
 #include "html_script.hpp"
 #include "html_style.hpp"
+#include "report_text.hpp"
 #include "samples.hpp"
 #include "sha256.hpp"
 #include "tile_map.hpp"
@@ -22,14 +23,6 @@ namespace {
 
 using testing::HasSubstr;
 using testing::Not;
-
-std::size_t count_of(const std::string& text, std::string_view part) {
-  std::size_t n = 0;
-  for (std::size_t i = text.find(part); i != std::string::npos; i = text.find(part, i + 1)) {
-    ++n;
-  }
-  return n;
-}
 
 TEST(Html, HostileTextStaysText) {
   const std::string page = to_html(samples::hostile());

@@ -13,20 +13,12 @@
 
 #include "faultline/core/errors.hpp"
 #include "faultline/reports/output.hpp"
+#include "report_text.hpp"
 #include "samples.hpp"
 #include "text.hpp"
 
 namespace faultline::reports {
 namespace {
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) {
-    lines.push_back(line);
-  }
-  return lines;
-}
 
 std::string without_escapes(const std::string& text) {
   std::string out;
