@@ -152,6 +152,12 @@ class MatrixRun {
     for (std::size_t i = 0; i < rows.size(); ++i) {
       if (detail::stopped(options_.run)) break;
       const auto& [subject, variant] = rows[i];
+      if (options_.earlier_row) {
+        if (auto row = options_.earlier_row(subject->name + "@" + variant->name)) {
+          matrix_.rows.push_back(std::move(*row));
+          continue;
+        }
+      }
       if (options_.run.progress) {
         options_.run.progress({subject->name + "@" + variant->name, i, rows.size(),
                                matrix_.mutants() - matrix_.named_right()});

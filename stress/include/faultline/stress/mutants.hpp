@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,10 @@ struct MutantOptions {
   /// On a device: compute-sanitizer over a few launches of the row, where it is installed. Its
   /// reports stand beside the detectors': they neither kill a mutant nor blame a clean variant.
   std::function<core::KillCell(const kernels::ResolvedTrial&)> sanitizer{};
-  /// After each row: the rows so far.
+  /// After each row that ran: the rows so far, of which it is the last.
   std::function<void(const core::KillMatrix&)> checkpoint;
+  /// A row ("SUBJECT@VARIANT") that an earlier process of this run finished.
+  std::function<std::optional<core::KillRow>(const std::string&)> earlier_row{};
 };
 
 /// "SUBJECT@VARIANT" of the rows that run_mutants() makes. UsageError for an unknown name.

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run has finished so far, so that one that was cut off can be continued.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace faultline::store {
+
+/// One thing that was finished. What kinds there are, and what their keys and values mean, is the
+/// business of who writes them.
+struct JournalEntry {
+  std::string kind{}, key{}, value{};  ///< any text
+};
+
+/// A file that only grows, of lines
+///
+///     CHECKSUM <tab> KIND <tab> KEY <tab> VALUE <newline>
+///
+/// with \t, \n and \\ for a tab, a newline and a backslash. After kill -9, a full disk or a power
+/// cut the last lines may be torn: they are cut off when the journal is opened, and what they held
+/// is done again. A line that is damaged in front of one that is whole refuses the file.
+///
+/// Errors (EnvironmentError, exit 3) are one sentence with the path, the reason and what to do: no
+/// permission, full disk, damaged, or held by another process.
+class Journal {
+ public:
+  enum class Start : std::uint8_t {
+    anew,     ///< one that is there is renamed to journal.previous.tsv
+    resumed,  ///< it must be there
+  };
+  /// The file `folder`/journal.tsv. It is this process's alone until it is destroyed.
+  Journal(const std::string& folder, Start start);
+  ~Journal();
+  Journal(const Journal&) = delete;
+  Journal& operator=(const Journal&) = delete;
+
+  static std::string path_in(const std::string& folder);
+  /// The entries of a journal that is left as it is, torn lines apart. Empty when there is none.
+  static std::vector<JournalEntry> read(const std::string& folder);
+
+  const std::string& path() const { return path_; }
+  /// What was there when it was opened, in order.
+  const std::vector<JournalEntry>& entries() const { return entries_; }
+
+  /// After an error the file is as it was before, and may be appended to again.
+  void append(const JournalEntry& entry);
+  /// The run is finished: removes the file.
+  void finish();
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+  std::uint64_t size_ = 0;
+  std::vector<JournalEntry> entries_;
+  std::chrono::steady_clock::time_point synced_{};
+};
+
+}  // namespace faultline::store
