@@ -116,6 +116,7 @@ class RecordDraw {
     o.worst_error_expected = real();
     o.ratio_bins = some(2, [&] { return number(); });
     o.ulp_bins = some(2, [&] { return number(); });
+    o.bins_every = static_cast<std::uint32_t>(number());
     o.tiles = some(2, [&] {
       return core::TileTotals{number(), number(), number(), number(),
                               number(), real(),   real(),   index()};
@@ -174,6 +175,9 @@ class RecordDraw {
     r.first_failed_trial = number();
     r.batch = number();
     r.overlap_proven = flag();
+    r.held_sms = number();
+    r.ran_ahead = number();
+    r.ran_ahead_of = number();
     r.note = text();
     r.skipped = flag();
     r.elapsed_ns = number();

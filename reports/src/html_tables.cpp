@@ -300,8 +300,8 @@ void write_arms(HtmlPage& page) {
     const bool rated = has_rate(arm), failed = result.failed > 0;
     page.out.put("<tr role=\"row\"><th role=\"rowheader\" scope=\"row\" title=\"",
                  escaped(core::to_text(arm.perturbation)), "\">", escaped(arm.perturbation.name));
-    if (!result.note.empty()) {
-      page.out.put("<span class=\"note\">", escaped(result.note), "</span>");
+    if (const std::string remarks = remarks_text(result); !remarks.empty()) {
+      page.out.put("<span class=\"note\">", escaped(remarks), "</span>");
     }
     if (!result.overlap_proven) {
       page.out.put("<span class=\"note\">overlap with the co-resident kernel not proven</span>");

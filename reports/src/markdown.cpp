@@ -296,7 +296,8 @@ class MarkdownWriter {
   }
 
   static std::string note_text(const core::TrialResult& result) {
-    return inline_text(result.note.empty() ? result.message : result.note);
+    const std::string remarks = remarks_text(result);
+    return inline_text(remarks.empty() ? result.message : remarks);
   }
 
   void arms() {

@@ -146,8 +146,8 @@ void TerminalReport::arms() {
                                          : upper_bound_text(arm.upper95),
                           rated ? Style::plain : Style::yellow}});
     std::vector<std::string> notes;
-    if (!result.note.empty()) {
-      notes.push_back(result.note);
+    if (std::string remarks = remarks_text(result); !remarks.empty()) {
+      notes.push_back(std::move(remarks));
     }
     if (!result.overlap_proven) {
       notes.emplace_back("overlap with the co-resident kernel not proven");

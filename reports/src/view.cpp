@@ -2,6 +2,7 @@
 #include "view.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -69,6 +70,21 @@ WorstError worst_error_of(const core::TrialResult& result) {
     }
   }
   return worst;
+}
+
+std::string remarks_text(const core::TrialResult& result) {
+  std::vector<std::string> remarks;
+  if (!result.note.empty()) {
+    remarks.push_back(result.note);
+  }
+  if (result.held_sms > 0) {
+    remarks.push_back(count_text(result.held_sms, "multiprocessor") + " held");
+  }
+  if (result.ran_ahead_of > 0) {
+    remarks.push_back(fmt::format("{} of {} launches were issued while the blocker held",
+                                  count_text(result.ran_ahead), count_text(result.ran_ahead_of)));
+  }
+  return fmt::format("{}", fmt::join(remarks, "; "));
 }
 
 std::string relative_l2_text(const WorstError& worst) {

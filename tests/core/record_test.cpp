@@ -88,6 +88,7 @@ TrialResult result() {
   output.sum_squared_expected = 3e9;
   output.ratio_bins = {8000000, 0, 192000};
   output.ulp_bins = {1, 8191999};
+  output.bins_every = 32;
   output.tiles = {{1, 2, 3, 4, 8, 5.5, 6.25, 7}, {}, {0, 0, 0, 0, 0, kInf, kInf, -1}};
   r.outputs = {output, {}};
   r.races = {race()};
@@ -115,6 +116,9 @@ TrialResult result() {
   r.first_failed_trial = 7;
   r.batch = 396;
   r.overlap_proven = false;
+  r.held_sms = 131;
+  r.ran_ahead = 7;
+  r.ran_ahead_of = 9;
   r.note = "a note";
   r.skipped = true;
   r.elapsed_ns = 123456789;
@@ -336,6 +340,11 @@ TEST(Record, JsonRoundTripsEveryField) {
   EXPECT_EQ(got.failures[0].wrong_tiles, want.failures[0].wrong_tiles);
   EXPECT_EQ(got.outputs[0].ratio_bins, want.outputs[0].ratio_bins);
   EXPECT_EQ(got.outputs[0].ulp_bins, want.outputs[0].ulp_bins);
+  EXPECT_EQ(got.outputs[0].bins_every, 32u);
+  EXPECT_EQ(got.outputs[1].bins_every, 1u);
+  EXPECT_EQ(got.held_sms, 131u);
+  EXPECT_EQ(got.ran_ahead, 7u);
+  EXPECT_EQ(got.ran_ahead_of, 9u);
   EXPECT_EQ(got.elapsed_ns, want.elapsed_ns);
   EXPECT_EQ(got.thread_instructions, want.thread_instructions);
   EXPECT_EQ(again.evidence.arms[1].result.first_failed_trial, ~0ull);

@@ -17,7 +17,7 @@ core::RunRecord verify_stage_sentinel();  ///< fail(systematic_offset), the same
 core::RunRecord verify_dropped_tail();    ///< fail(tail), tile maps with many tiles
 core::RunRecord verify_missing_term();    ///< fail(missing_term): fits, growth, intermediates
 core::RunRecord verify_uncoalesced();     ///< pass with a warning and access statistics
-core::RunRecord cuda_stress();            ///< H200, 18 arms, rates over four decades, skipped arms
+core::RunRecord cuda_stress();            ///< H200, 20 arms, rates over four decades, skipped arms
 core::RunRecord bench_gemv();             ///< timings, one of them contaminated
 core::RunRecord unsupported();   ///< inconclusive: an opcode that the simulator does not know
 core::RunRecord interrupted();   ///< Ctrl-C after the first arm
