@@ -60,8 +60,6 @@ class Examiner {
       const core::Dtype dtype = plan_.buffers[output_indices_[o]].dtype;
       readings_.add(o, capture.outputs[o], expectation.outputs[o],
                     core::poison_bits(dtype, capture.poison), earlier);
-      footprints_.add(o, capture.outputs[o], expectation.outputs[o],
-                      core::poison_bits(dtype, capture.poison));
     }
   }
 
@@ -118,7 +116,7 @@ class Examiner {
     const core::ReferenceTensor& reference = expectation.outputs[o];
     const std::uint64_t poison = core::poison_bits(spec.dtype, capture.poison);
     std::map<std::int64_t, std::vector<std::int64_t>> wrong_by_tile;
-    std::vector<std::int64_t> overwritten;
+    std::vector<std::int64_t> overwritten, all_wrong;
     for (std::int64_t i = 0; i < got.size(); ++i) {
       const auto n = static_cast<std::size_t>(i);
       const core::ElementCheck check = core::check_element(
@@ -131,12 +129,14 @@ class Examiner {
       }
       if (core::is_failure(check.kind)) {
         wrong_by_tile[spec.tiles.tile_of(i)].push_back(i);
+        all_wrong.push_back(i);
         add_wrong(spec.dtype, got.at(i), reference.expected[n], check);
       } else if (is_power_of_two(
                      std::fabs(got.at(i) - core::round_to(spec.dtype, reference.expected[n])))) {
         ++shape_.rounding_explained;
       }
     }
+    footprints_.add(o, std::move(all_wrong));
     if (!overwritten.empty()) {
       shape_.overwritten += overwritten.size();
       shape_.displaced += std::max({with_one_owner(got, reference, overwritten),

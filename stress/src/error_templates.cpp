@@ -73,6 +73,12 @@ class Region {
     return reference_.expected[static_cast<std::size_t>(elements_[i].index)];
   }
 
+  /// As small as the comparison can tell from zero.
+  bool is_zero(std::size_t i) const {
+    const Element& e = elements_[i];
+    return std::fabs(expected(i) + e.residual * e.unit) <= e.unit;
+  }
+
   /// R^2 of "the kernel gave `values`" (one for each element), torn where that explains more.
   void hold(core::TemplateEvidence what, const std::vector<double>& values, bool may_be_torn,
             std::vector<core::TemplateEvidence>& found) const {
@@ -213,8 +219,7 @@ class Bank {
   }
 
   std::vector<core::TemplateEvidence> best(Slices& slices) {
-    hold(
-        {.kind = Kind::zero}, [](std::size_t) { return 0.0; }, true);
+    zeros();
     if (sources_.previous)
       hold({.kind = Kind::previous_output}, values_of(*sources_.previous), true);
     other_tiles();
@@ -247,6 +252,14 @@ class Bank {
     return element < 0 || element >= g_.rows * g_.cols
                ? std::numeric_limits<double>::quiet_NaN()
                : sources_.expected[o_].expected[static_cast<std::size_t>(element)];
+  }
+
+  /// Only where there is a zero: of any values as large as the right ones, zeros would explain
+  /// half.
+  void zeros() {
+    hold(
+        {.kind = Kind::zero},
+        [&](std::size_t i) { return region_.is_zero(i) ? 0.0 : region_.expected(i); }, false);
   }
 
   void other_tiles() {

@@ -8,24 +8,23 @@
 #include <unordered_map>
 #include <utility>
 
-#include "faultline/core/acceptance.hpp"
-
 namespace faultline::stress::detail {
 namespace {
 
 using Kind = core::FootprintEvidence::Kind;
 using Patterns = std::vector<std::vector<std::int64_t>>;
 
-/// Wrong elements kept of one output; a first pattern is kept whatever its size.
-constexpr std::uint64_t kElementsKept = std::uint64_t{1} << 17;
+/// Patterns kept of one output: so many, and of so many elements in all, but one at least.
 constexpr std::size_t kPatternsKept = 16;
+constexpr std::int64_t kElementsKept = std::int64_t{1} << 22;
 /// Below this many elements a block is hardly one, and their number says more than the tiling.
 constexpr std::int64_t kSmallestBlock = 8;
-constexpr double kContrast = 8.0;    ///< density of hit blocks over that of clean ones
-constexpr double kLackOfFit = 0.1;   ///< share of the bits gained that one density for all hit
-constexpr double kSlackBits = 20.0;  ///< blocks may lose, and so many bits more
-constexpr double kLines = 3.0;       ///< pairs of wrong elements in one row over what chance gives
-constexpr double kPairsExpected = 16.0;
+constexpr double kContrast = 8.0;   ///< density of hit blocks over that of clean ones
+constexpr double kLackOfFit = 0.1;  ///< share of the bits gained that one density for all hit
+constexpr double kSlackBits = 4.0;  ///< blocks may lose, and so many bits more
+constexpr double kLines = 3.0;      ///< pairs of wrong elements in one row over what chance gives
+constexpr double kPairsExpected = 8.0;
+constexpr double kShapeBits = 2.0;  ///< by which a shape that nothing suggests must be ahead
 
 /// Bits to name each kind of tiling: the plan's own first. What is left is shared by other blocks.
 constexpr double kBitsOfTile = 2.0, kBitsOfKnown = 4.0, kBitsOfOthers = 2.0, kBitsOfNull = 3.0;
@@ -55,13 +54,6 @@ struct Tiling {
   double naming_bits = 0.0;
 
   bool rectangular() const { return block_of_tile.empty() && row_period == 0 && col_period == 0; }
-  std::int64_t block_of(const core::TileGeometry& g, std::int64_t element) const {
-    const std::int64_t row = element / g.cols, col = element % g.cols;
-    if (row_period > 0) return row % row_period;
-    if (col_period > 0) return col % col_period;
-    if (!block_of_tile.empty()) return block_of_tile[static_cast<std::size_t>(g.tile_of(element))];
-    return row / rows * ((g.cols + cols - 1) / cols) + col / cols;
-  }
 };
 
 std::int64_t extent_of(std::int64_t index, std::int64_t size, std::int64_t whole) {
@@ -220,17 +212,75 @@ struct Fit {
   double limit = 0.0;  ///< blocks with a greater density count as hit
   double hit = 0.0;    ///< over all patterns
   double in_hit = 0.0, hit_size = 0.0;
-  double lost_bits = 0.0;  ///< by one density for all hit blocks
+  bool is_hit(std::uint32_t wrong, double size) const { return wrong > limit * size; }
 };
 
+/// How many elements of any rectangle are wrong in one pattern.
+class Sums {
+ public:
+  Sums(const core::TileGeometry& g, const std::vector<std::int64_t>& pattern)
+      : width_(g.cols + 1), sums_(static_cast<std::size_t>((g.rows + 1) * (g.cols + 1))) {
+    for (const std::int64_t i : pattern) sums_[place(i / g.cols + 1, i % g.cols + 1)] = 1;
+    for (std::int64_t row = 1; row <= g.rows; ++row) {
+      std::uint32_t in_row = 0;
+      for (std::int64_t col = 1; col <= g.cols; ++col) {
+        in_row += sums_[place(row, col)];
+        sums_[place(row, col)] = sums_[place(row - 1, col)] + in_row;
+      }
+    }
+  }
+  std::uint32_t of(std::int64_t row, std::int64_t col, std::int64_t row_end,
+                   std::int64_t col_end) const {
+    return sums_[place(row_end, col_end)] - sums_[place(row, col_end)] -
+           sums_[place(row_end, col)] + sums_[place(row, col)];
+  }
+
+ private:
+  std::size_t place(std::int64_t row, std::int64_t col) const {
+    return static_cast<std::size_t>(row * width_ + col);
+  }
+  std::int64_t width_;
+  std::vector<std::uint32_t> sums_;
+};
+
+/// Calls `visit(block, first row, first column, end of rows, end of columns)` for rectangles that
+/// are cut row-major.
+void for_each_rectangle(const core::TileGeometry& g, std::int64_t rows, std::int64_t cols,
+                        auto visit) {
+  std::size_t block = 0;
+  for (std::int64_t row = 0; row < g.rows; row += rows) {
+    for (std::int64_t col = 0; col < g.cols; col += cols) {
+      visit(block++, row, col, std::min(row + rows, g.rows), std::min(col + cols, g.cols));
+    }
+  }
+}
+
 /// Wrong elements of each block, pattern after pattern.
-std::vector<std::uint32_t> counts_of(const Tiling& tiling, const core::TileGeometry& geometry,
-                                     const Patterns& patterns) {
+std::vector<std::uint32_t> counts_of(const Tiling& tiling, const core::TileGeometry& g,
+                                     const std::vector<Sums>& patterns) {
   const std::size_t blocks = tiling.sizes.size();
   std::vector<std::uint32_t> counts(blocks * patterns.size());
   for (std::size_t p = 0; p < patterns.size(); ++p) {
-    for (const std::int64_t element : patterns[p]) {
-      ++counts[p * blocks + static_cast<std::size_t>(tiling.block_of(geometry, element))];
+    std::uint32_t* here = counts.data() + p * blocks;
+    const Sums& sums = patterns[p];
+    if (tiling.rectangular()) {
+      for_each_rectangle(g, tiling.rows, tiling.cols,
+                         [&](std::size_t block, auto row, auto col, auto row_end, auto col_end) {
+                           here[block] = sums.of(row, col, row_end, col_end);
+                         });
+    } else if (tiling.row_period > 0) {
+      for (std::int64_t row = 0; row < g.rows; ++row) {
+        here[row % tiling.row_period] += sums.of(row, 0, row + 1, g.cols);
+      }
+    } else if (tiling.col_period > 0) {
+      for (std::int64_t col = 0; col < g.cols; ++col) {
+        here[col % tiling.col_period] += sums.of(0, col, g.rows, col + 1);
+      }
+    } else {
+      for_each_rectangle(g, g.tile_rows, g.tile_cols,
+                         [&](std::size_t tile, auto row, auto col, auto row_end, auto col_end) {
+                           here[tiling.block_of_tile[tile]] += sums.of(row, col, row_end, col_end);
+                         });
     }
   }
   return counts;
@@ -248,33 +298,65 @@ std::optional<Fit> fit(const Tiling& tiling, const std::vector<std::uint32_t>& c
   std::optional<Fit> best;
   for (const double share : kLimits) {
     Fit f{.tiling = &tiling, .limit = share * densest};
-    double own_bits = 0.0;
     bool another_hit = false;  // than the last tile
     for (std::size_t i = 0; i < counts.size(); ++i) {
       const double size = tiling.sizes[i % blocks];
-      if (!(counts[i] > f.limit * size)) continue;
+      if (!f.is_hit(counts[i], size)) continue;
       f.hit += 1.0;
       f.in_hit += counts[i];
       f.hit_size += size;
       another_hit = another_hit || i % blocks == 0;
-      own_bits += content_bits(counts[i], size);
     }
     const double in_clean = wrong - f.in_hit, clean_size = elements - f.hit_size;
     if (clean_size > 0.0 && kContrast * in_clean * f.hit_size > f.in_hit * clean_size) continue;
+    f.bits = tiling.naming_bits + std::log2(static_cast<double>(std::size(kLimits))) +
+             content_bits(f.in_hit, f.hit_size) + content_bits(in_clean, clean_size);
     if (tiling.kind == Kind::last_tile) {
-      // Named, it says which block is hit.
-      if (another_hit) continue;
-      f.bits = tiling.naming_bits;
+      if (another_hit) continue;  // its name says which block is hit
     } else {
-      f.bits = tiling.naming_bits + choice_bits(f.hit, static_cast<double>(counts.size()));
+      f.bits += choice_bits(f.hit, static_cast<double>(counts.size()));
     }
-    const double in_hit_bits = content_bits(f.in_hit, f.hit_size);
-    f.bits += std::log2(static_cast<double>(std::size(kLimits))) + in_hit_bits +
-              content_bits(in_clean, clean_size);
-    f.lost_bits = in_hit_bits - own_bits;
     if (!best || f.bits < best->bits) best = f;
   }
   return best;
+}
+
+/// Are hit blocks about as full as each other? `gained`: bits that the tiling saves.
+bool evenly_filled(const Fit& f, const std::vector<std::uint32_t>& counts, double gained) {
+  const std::size_t blocks = f.tiling->sizes.size();
+  double own_bits = 0.0;  // with a density of its own for each
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const double size = f.tiling->sizes[i % blocks];
+    if (f.is_hit(counts[i], size)) own_bits += content_bits(counts[i], size);
+  }
+  return content_bits(f.in_hit, f.hit_size) - own_bits <= kLackOfFit * gained + kSlackBits;
+}
+
+/// Blocks of a shape that nothing in the plan suggests, lying side by side: then it is a region
+/// with an outline of its own that they cover, and other blocks would do as well.
+bool covers_region(const Fit& f, const core::TileGeometry& g,
+                   const std::vector<std::uint32_t>& counts) {
+  if (f.tiling->kind != Kind::block) return false;
+  const auto across = static_cast<std::size_t>((g.cols + f.tiling->cols - 1) / f.tiling->cols);
+  const std::size_t blocks = f.tiling->sizes.size();
+  double pairs = 0.0, both_hit = 0.0, one_hit = 0.0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const std::size_t block = i % blocks;
+    const bool hit = f.is_hit(counts[i], f.tiling->sizes[block]);
+    const auto look = [&](std::size_t other) {
+      const bool other_hit = f.is_hit(counts[i + other - block], f.tiling->sizes[other]);
+      pairs += 1.0;
+      both_hit += hit && other_hit;
+      one_hit += hit != other_hit;
+    };
+    if ((block + 1) % across != 0) look(block + 1);
+    if (block + across < blocks) look(block + across);
+  }
+  const double rate = f.hit / static_cast<double>(counts.size());
+  const double both_expected = rate * rate * pairs;
+  const double one_expected = 2.0 * rate * (1.0 - rate) * pairs;
+  return (both_hit >= 2.0 && both_hit >= 2.5 * both_expected + 1.0) ||
+         (one_expected >= kPairsExpected && one_hit < 0.6 * one_expected);
 }
 
 /// Do pairs of wrong elements lie in one row, or one column, of a block about as often as chance
@@ -288,7 +370,7 @@ bool without_lines(const Fit& f, const core::TileGeometry& g, const Patterns& pa
   const auto rows = static_cast<double>(f.tiling->rows), cols = static_cast<double>(f.tiling->cols);
   for (std::size_t i = 0; i < counts.size(); ++i) {
     const double size = f.tiling->sizes[i % blocks];
-    if (!(counts[i] > f.limit * size) || size < 2.0) continue;
+    if (!f.is_hit(counts[i], size) || size < 2.0) continue;
     row_expected += pairs(counts[i]) * (std::min(cols, size) - 1.0) / (size - 1.0);
     col_expected += pairs(counts[i]) * (std::min(rows, size) - 1.0) / (size - 1.0);
   }
@@ -307,7 +389,8 @@ bool without_lines(const Fit& f, const core::TileGeometry& g, const Patterns& pa
   const auto by_chance = [](double found, double expected) {
     return expected < kPairsExpected || (found <= kLines * expected && expected <= kLines * found);
   };
-  return by_chance(row_pairs, row_expected) && by_chance(col_pairs, col_expected);
+  return by_chance(row_pairs, row_expected) && by_chance(col_pairs, col_expected) &&
+         by_chance(row_pairs + col_pairs, row_expected + col_expected);
 }
 
 std::int64_t rows_of(const Tiling& tiling) {
@@ -333,9 +416,11 @@ core::FootprintEvidence infer(const core::BufferSpec& spec, const Patterns& patt
   evidence.kind = wrong >= 0.9 * elements ? Kind::everywhere : Kind::scattered;
 
   const double null_bits = kBitsOfNull + content_bits(wrong, elements);
+  std::vector<Sums> sums;
+  for (const auto& pattern : patterns) sums.emplace_back(candidates.geometry(), pattern);
   std::vector<Fit> fits;
   for (const Tiling& tiling : candidates.all()) {
-    const auto counts = counts_of(tiling, candidates.geometry(), patterns);
+    const auto counts = counts_of(tiling, candidates.geometry(), sums);
     if (std::optional<Fit> f = fit(tiling, counts, wrong, elements)) fits.push_back(*f);
   }
   std::stable_sort(fits.begin(), fits.end(),
@@ -355,10 +440,18 @@ core::FootprintEvidence infer(const core::BufferSpec& spec, const Patterns& patt
     return evidence;
   }
   const Fit& best = fits[0];
-  const auto counts = counts_of(*best.tiling, candidates.geometry(), patterns);
+  const auto counts = counts_of(*best.tiling, candidates.geometry(), sums);
+  // The next that cuts the output in another way.
+  const auto other = std::find_if(fits.begin() + 1, fits.end(), [&](const Fit& f) {
+    return f.tiling->kind != best.tiling->kind || f.tiling->sizes != best.tiling->sizes;
+  });
+  const double ahead =
+      other == fits.end() ? null_bits - best.bits : std::min(other->bits, null_bits) - best.bits;
   // What describes them best and yet does not fit names no blocks.
-  if (best.lost_bits > kLackOfFit * (null_bits - best.bits) + kSlackBits ||
-      !without_lines(best, candidates.geometry(), patterns, counts)) {
+  if (!evenly_filled(best, counts, null_bits - best.bits) ||
+      !without_lines(best, candidates.geometry(), patterns, counts) ||
+      covers_region(best, candidates.geometry(), counts) ||
+      (best.tiling->kind == Kind::block && ahead < kShapeBits)) {
     runner_up(best.tiling, 0.0);
     return evidence;
   }
@@ -370,7 +463,7 @@ core::FootprintEvidence infer(const core::BufferSpec& spec, const Patterns& patt
   std::vector<std::uint32_t> times(best.tiling->sizes.size());
   for (std::size_t i = 0; i < counts.size(); ++i) {
     const std::size_t block = i % times.size();
-    times[block] += counts[i] > best.limit * best.tiling->sizes[block];
+    times[block] += best.is_hit(counts[i], best.tiling->sizes[block]);
   }
   const std::uint32_t most = *std::max_element(times.begin(), times.end());
   constexpr std::size_t kNamed = 8;
@@ -380,11 +473,7 @@ core::FootprintEvidence infer(const core::BufferSpec& spec, const Patterns& patt
       evidence.hit_blocks.push_back(static_cast<std::int64_t>(block));
     }
   }
-  if (fits.size() > 1 && fits[1].bits < null_bits) {
-    runner_up(fits[1].tiling, fits[1].bits - best.bits);
-  } else {
-    runner_up(nullptr, null_bits - best.bits);
-  }
+  runner_up(other != fits.end() && other->bits < null_bits ? other->tiling : nullptr, ahead);
   return evidence;
 }
 
@@ -393,31 +482,18 @@ core::FootprintEvidence infer(const core::BufferSpec& spec, const Patterns& patt
 Footprints::Footprints(const core::TrialPlan& plan)
     : plan_(plan), indices_(plan.output_indices()), outputs_(indices_.size()) {}
 
-void Footprints::add(std::uint32_t o, const core::Tensor& got,
-                     const core::ReferenceTensor& reference, std::uint64_t poison) {
-  const core::BufferSpec& spec = plan_.buffers[indices_[o]];
-  std::vector<std::int64_t> wrong;
-  for (std::int64_t i = 0; i < got.size(); ++i) {
-    const auto n = static_cast<std::size_t>(i);
-    if (core::stays_untouched(reference.bound[n])) continue;
-    const core::ElementClass kind =
-        core::check_element(spec.dtype, got.bits(i), reference.expected[n], reference.bound[n],
-                            poison)
-            .kind;
-    if (core::is_failure(kind) && kind != core::ElementClass::no_reference) wrong.push_back(i);
-  }
+void Footprints::add(std::uint32_t o, std::vector<std::int64_t> wrong) {
   if (wrong.empty()) return;
   Output& output = outputs_[o];
   ++output.trials;
   if (std::find(output.patterns.begin(), output.patterns.end(), wrong) != output.patterns.end()) {
     return;
   }
-  const bool first = output.patterns.empty();
-  if (!first &&
-      (output.patterns.size() == kPatternsKept || output.kept + wrong.size() > kElementsKept)) {
+  const auto kept = static_cast<std::int64_t>(output.patterns.size());
+  if (kept > 0 && (output.patterns.size() == kPatternsKept ||
+                   (kept + 1) * plan_.buffers[indices_[o]].elements() > kElementsKept)) {
     return;
   }
-  output.kept += wrong.size();
   output.patterns.push_back(std::move(wrong));
 }
 

@@ -21,15 +21,15 @@ namespace faultline::stress::detail {
 /// pay for saying more often which are hit, larger ones for the right elements that they take in.
 /// A tiling counts when it beats one density for the whole output by kLeastBits, when hit blocks
 /// have at least eight times the density of clean ones, and when the wrong elements lie in the hit
-/// blocks as the model says: no block much fuller than others, no lines within them.
+/// blocks as the model says: no block much fuller than others, no lines within them, and blocks of
+/// a shape that nothing suggests not side by side.
 class Footprints {
  public:
   explicit Footprints(const core::TrialPlan& plan);
 
-  /// Output `o` of one failing trial. Elements without a usable reference, and those that the
-  /// kernel must not write, are no part of it.
-  void add(std::uint32_t o, const core::Tensor& got, const core::ReferenceTensor& reference,
-           std::uint64_t poison);
+  /// The wrong elements of output `o` in one failing trial, ascending, without those that have no
+  /// usable reference or must not be written.
+  void add(std::uint32_t o, std::vector<std::int64_t> wrong);
 
   /// One for each output with wrong elements, in the order of the outputs.
   std::vector<core::FootprintEvidence> result() const;
@@ -39,7 +39,6 @@ class Footprints {
  private:
   struct Output {
     std::uint64_t trials = 0;
-    std::uint64_t kept = 0;                           ///< elements of `patterns`
     std::vector<std::vector<std::int64_t>> patterns;  ///< different ones, in the order of capture
   };
 
