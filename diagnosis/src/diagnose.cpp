@@ -12,6 +12,7 @@
 #include "cures.hpp"
 #include "divergence.hpp"
 #include "facts.hpp"
+#include "footprint.hpp"
 #include "readings.hpp"
 #include "rules/rule.hpp"
 #include "words.hpp"
@@ -106,6 +107,10 @@ void add_explanation(const Facts& facts, std::vector<Finding> explanations,
   const auto add = [&](Finding finding) {
     if (!divergence.empty()) finding.evidence.insert(finding.evidence.begin(), divergence);
     for (std::string& text : reading_texts(facts.evidence)) {
+      finding.evidence.push_back(std::move(text));
+    }
+    const bool open = finding.finding == FindingClass::unknown;
+    for (std::string& text : footprint_texts(facts.evidence, open)) {
       finding.evidence.push_back(std::move(text));
     }
     for (std::string& text : experiment_texts(facts.evidence)) {

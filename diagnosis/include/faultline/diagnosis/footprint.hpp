@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which blocks the wrong elements of an output fill, and what its worst tile looks like, in words.
+#pragma once
+
+#include <string>
+
+#include "faultline/core/evidence.hpp"
+
+namespace faultline::diagnosis {
+
+/// R^2 below which no template is named: what the error is stays unknown.
+inline constexpr double kNamedFrom = 0.5;
+
+/// "its tiles of 16 x 64 (tile 1 of 4), 99.6 % of their elements wrong; 10^12 times as likely as
+/// strips of 8 x 64". Empty where so few elements are wrong that nothing can be said.
+std::string footprint_text(const core::FootprintEvidence& footprint);
+
+/// The bank of templates and named terms for one output, the best two: "tile 1: computed with the
+/// data of tile 3 in the place of tile 1 explains the error (R^2 = 0.998); zeros: 0.31". Below
+/// kNamedFrom the error is unknown, with the best that was tried. Empty where none was.
+std::string template_text(const core::Evidence& evidence, const std::string& output);
+
+}  // namespace faultline::diagnosis
