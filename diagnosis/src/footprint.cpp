@@ -179,8 +179,12 @@ std::string template_text(const core::Evidence& evidence, const std::string& out
     return fmt::format("{}unknown: no template explains half of the error (best: {}, R^2 = {})",
                        place, best.name, r_squared_text(best.r_squared));
   }
-  std::string text = fmt::format("{}the error is that of {}: R^2 = {}", place, best.name,
-                                 r_squared_text(best.r_squared));
+  std::string text = fmt::format(
+      "{}{}: R^2 = {}", place,
+      best.r_squared >= kExplainsFrom
+          ? fmt::format("the error is that of {}", best.name)
+          : fmt::format("{} comes closest to the error, and leaves some of it", best.name),
+      r_squared_text(best.r_squared));
   if (bank.size() > 1) {
     text += bank[1].r_squared > 0.0
                 ? fmt::format("; next {}: {}", bank[1].name, r_squared_text(bank[1].r_squared))

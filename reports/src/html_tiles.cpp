@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "html_page.hpp"
 #include "numbers.hpp"
@@ -366,7 +367,7 @@ void write_player(HtmlPage& page, const std::vector<TileMap>& maps, std::uint64_
   page.out.put("</div>\n");
 }
 
-void write_figure(HtmlPage& page, const TileMap& map) {
+void write_figure(HtmlPage& page, const TileMap& map, bool first_of_output) {
   const bool drawn = is_numeric(map) || map.failed();
   page.out.put(is_numeric(map) ? literal("<figure>") : literal("<figure class=\"drawn\">"),
                "\n<figcaption><strong>", escaped(map.output), "</strong> <span class=\"label\">",
@@ -381,6 +382,11 @@ void write_figure(HtmlPage& page, const TileMap& map) {
   page.out.put("</span></figcaption>\n");
   if (drawn) {
     write_map(page, map);
+  }
+  if (map.failed() && first_of_output) {
+    for (const std::string& line : footprint_lines(page.record.evidence, map.output)) {
+      page.out.put("<p class=\"note\">", escaped(line), "</p>\n");
+    }
   }
   write_wrong_tiles(page, map);
   page.out.put("</figure>\n");
@@ -400,8 +406,9 @@ void write_maps(HtmlPage& page, const std::vector<TileMap>& maps, std::size_t le
   page.out.put("<p class=\"note\" data-hint hidden>Point at a square, or move with the arrow keys: "
                "its figures stand below the map. Zoom: the buttons, + - 0, or the wheel over a map "
                "that has the focus or with Ctrl.</p>\n<div class=\"maps\">\n");
+  std::set<std::string> outputs;
   for (const auto& map : maps) {
-    write_figure(page, map);
+    write_figure(page, map, outputs.insert(map.output).second);
   }
   page.out.put("</div>\n");
   page.more(left_out);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <string>
 
 #include "numbers.hpp"
 #include "terminal_report.hpp"
@@ -143,6 +145,7 @@ void TerminalReport::tile_maps() {
   page_.heading("Tiles", failing > 0 ? "share of trials in which a tile was wrong"
                                      : "none was wrong; worst error in each output");
   std::size_t shown = 0;
+  std::set<std::string> described;
   for (const auto& map : maps) {
     if (!map.failed()) {
       page_.paragraph(
@@ -162,6 +165,10 @@ void TerminalReport::tile_maps() {
       glyph_map(map);
     }
     worst_tiles(map, shares_shown);
+    if (!described.insert(map.output).second) continue;
+    for (const std::string& line : footprint_lines(record_.evidence, map.output)) {
+      page_.paragraph({{line}}, 4, 6);
+    }
   }
   if (shown > kMapsShown && !verbose_) {
     page_.paragraph({{fmt::format("{} more maps with -v", shown - kMapsShown), Style::dim}}, 2, 2);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "faultline/diagnosis/footprint.hpp"
 #include "numbers.hpp"
 #include "view.hpp"
 
@@ -300,6 +301,19 @@ TrialFrames trial_frames_of(const core::RunRecord& record, const std::vector<Til
     }
   });
   return all;
+}
+
+std::vector<std::string> footprint_lines(const core::Evidence& evidence,
+                                         const std::string& output) {
+  std::vector<std::string> lines;
+  for (const core::FootprintEvidence& f : evidence.footprints) {
+    if (f.output != output) continue;
+    const std::string text = diagnosis::footprint_text(f);
+    if (!text.empty()) lines.push_back("footprint: " + text);
+  }
+  const std::string error = diagnosis::template_text(evidence, output);
+  if (!error.empty()) lines.push_back((error.starts_with("tile ") ? "worst " : "error: ") + error);
+  return lines;
 }
 
 }  // namespace faultline::reports

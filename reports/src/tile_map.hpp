@@ -65,6 +65,10 @@ std::string tile_details(const core::TileTotals& totals);
 /// "783 of 2,000 trials"
 std::string wrong_of_text(const TileMap& map, const TileCell& cell);
 
+/// What the wrong elements of an output look like, in words: "footprint: its tiles of 16 x 64
+/// (...)" and "worst tile 1: the error is that of ...". None where nothing was found out.
+std::vector<std::string> footprint_lines(const core::Evidence& evidence, const std::string& output);
+
 /// Failing maps first, otherwise in the order of the record. No map has more than max_cells cells.
 std::vector<TileMap> tile_maps_of(const core::RunRecord& record, std::int64_t max_cells);
 

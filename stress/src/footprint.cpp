@@ -439,6 +439,11 @@ core::FootprintEvidence infer(const core::BufferSpec& spec, const Patterns& patt
               fits.empty() ? 0.0 : fits[0].bits - null_bits);
     return evidence;
   }
+  // Of two that are as likely, the one that the plan suggests.
+  if (fits.size() > 1 && fits[0].tiling->kind == Kind::block &&
+      fits[1].tiling->kind != Kind::block && fits[1].bits - fits[0].bits < kShapeBits) {
+    std::swap(fits[0], fits[1]);
+  }
   const Fit& best = fits[0];
   const auto counts = counts_of(*best.tiling, candidates.geometry(), sums);
   // The next that cuts the output in another way.
@@ -473,7 +478,8 @@ core::FootprintEvidence infer(const core::BufferSpec& spec, const Patterns& patt
       evidence.hit_blocks.push_back(static_cast<std::int64_t>(block));
     }
   }
-  runner_up(other != fits.end() && other->bits < null_bits ? other->tiling : nullptr, ahead);
+  runner_up(other != fits.end() && other->bits < null_bits ? other->tiling : nullptr,
+            std::max(ahead, 0.0));
   return evidence;
 }
 

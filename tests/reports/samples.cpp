@@ -268,6 +268,32 @@ RunRecord stress_shared_buffer() {
   record.evidence.provenance = {{1, "new_state", 1, 3, 501120, 499116, 2},
                                 {1, "new_state", 0, 2, 7168, 7168, 2}};
   record.evidence.error_shape = ErrorShapeEvidence{508288, 112, 0, 0.1172, 0.5928, 0};
+  FootprintEvidence outputs, tiles;
+  outputs.output = "o";
+  outputs.kind = FootprintEvidence::Kind::everywhere;
+  outputs.wrong = outputs.compared = 64;
+  tiles.output = "new_state";
+  tiles.kind = FootprintEvidence::Kind::tile;
+  tiles.block_rows = 16;
+  tiles.block_cols = 64;
+  tiles.trials = 16;
+  tiles.patterns = 3;
+  tiles.wrong = 2448;
+  tiles.compared = 12288;
+  tiles.hit = 2;
+  tiles.blocks = 4;
+  tiles.hit_blocks = {1};
+  tiles.density = 0.9961;
+  tiles.runner_up = FootprintEvidence::Kind::strip;
+  tiles.runner_up_rows = 8;
+  tiles.runner_up_cols = 64;
+  tiles.log10_ratio = 4.3;
+  record.evidence.footprints = {outputs, tiles};
+  record.evidence.templates = {
+      {TemplateEvidence::Kind::tile_input, "o", -1, 3, 1, 0, 0, 64, 0.43},
+      {TemplateEvidence::Kind::zero, "o", -1, 0, 0, 0, 0, 64, 0.0},
+      {TemplateEvidence::Kind::tile_input, "new_state", 1, 1, 3, 0, 0, 1024, 0.9987},
+      {TemplateEvidence::Kind::other_tile, "new_state", 1, 0, 3, 4, 9, 1024, 0.31}};
   record.verdict.outcome = Outcome::fail;
   record.verdict.summary = "fail(race.async): pass 2 refills a buffer that pass 1 still reads";
   Finding race;

