@@ -3,6 +3,8 @@
 #pragma once
 
 #include <atomic>
+#include <string>
+#include <vector>
 
 #include "faultline/kernels/subject.hpp"
 #include "options.hpp"
@@ -15,6 +17,7 @@ struct Context {
   const kernels::SubjectRegistry& registry;
   const std::atomic<bool>& stop;  ///< set by Ctrl-C
   std::string command_line;
+  std::vector<std::string> arguments{};  ///< the same word by word, without the program
 };
 
 int list_command(const Context& context);

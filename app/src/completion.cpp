@@ -12,7 +12,8 @@ constexpr const char* kCommands =
 constexpr const char* kFlags =
     "--backend --variant --config --seed --data --budget --timeout --lenient --no-race "
     "--no-sanitizer --fail-on "
-    "--quiet --verbose --color --width --run --store --json --html --md --junit --sarif --csv "
+    "--quiet --verbose --color --width --run --resume --store --json --html --md --junit --sarif "
+    "--csv "
     "--trials --repeats --executions --sweep --intermediates --plan --samples --hot "
     "--graph-launches --inputs --outputs --layout --drop --help";
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <sstream>
 
 #include "backend_choice.hpp"
@@ -45,32 +46,56 @@ NamedCase case_of_token(const Options& options, core::TrialToken trial) {
   return {std::move(backend), std::move(trial)};
 }
 
+/// What a quoted line asks for that `command` does not do is said, not passed over.
+void say_what_is_not_used(const Options& line, const char* command) {
+  std::string flags;
+  const auto add = [&](const std::string& flag, const std::string& value) {
+    if (!value.empty()) flags += (flags.empty() ? "" : ", ") + flag + " " + value;
+  };
+  for (const auto& [format, path] : line.reports) add("--" + format, path);
+  add("--run", line.run_dir);
+  add("--resume", line.resume_dir);
+  if (flags.empty()) return;
+  fmt::print(stderr, "faultline: note: not used of the quoted line: {} ({} writes no report)\n",
+             flags, command);
+}
+
 /// "faultline verify gemv n=1 ..." as one word, or its words: the options that it stands for, with
 /// what was given beside it.
-Options parse_line(const Options& given) {
+Options parse_line(const Options& given, const char* command) {
   std::vector<std::string> words;
   for (const std::string& word : given.words) {
     std::istringstream stream(word);
     for (std::string part; stream >> part;) words.push_back(part);
   }
   if (!words.empty() && words.front() == "faultline") words.erase(words.begin());
-  const bool line = !words.empty() && (words.front() == "verify" || words.front() == "replay");
-  if (!line) {
+  const std::string first = words.empty() ? "" : words.front();
+  if (first == "stress" || first == "race" || first == "mutants") {
+    throw core::UsageError(fmt::format(
+        "{} takes one case, and a `faultline {}` line is a whole run: give the token of one of its "
+        "failures, which it printed after 'faultline replay'",
+        command, first));
+  }
+  if (first != "verify" && first != "replay") {
     Options options = given;
     options.words = words;
-    return options;
-  }
-  if (words.front() == "replay") {
-    Options options = given;
-    options.words.assign(words.begin() + 1, words.end());
     return options;
   }
   words.insert(words.begin(), "faultline");
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   Options options = parse_command_line(static_cast<int>(argv.size()), argv.data()).options;
+  say_what_is_not_used(options, command);
   // Flags that the shell saw are those of this command.
+  options.command = given.command;
+  options.executions = given.executions;
+  options.repeats = given.repeats;
+  options.store = given.store;
+  options.quiet = given.quiet;
+  options.verbosity = given.verbosity;
   const Options plain;
+  if (given.budget_s > 0.0) options.budget_s = given.budget_s;
+  if (given.timeout_s != plain.timeout_s) options.timeout_s = given.timeout_s;
   if (given.backend != plain.backend) options.backend = given.backend;
   if (!given.variant.empty()) options.variant = given.variant;
   if (!given.config.empty()) options.config = given.config;
@@ -85,23 +110,32 @@ Options parse_line(const Options& given) {
 /// The case that the words name: a token, the number of a stored case, or a problem line whose
 /// trials are run until one fails. An UnsupportedError when none does.
 NamedCase named_case(const Context& context, const char* command, const stress::RunOptions& run) {
-  const Options options = parse_line(context.options);
+  const Options& options = context.options;
+  std::optional<store::Store> stored;  // opened first: one that cannot be used is not passed over
+  if (!options.store.empty()) {
+    stored.emplace(options.store, store::StoreOptions{.access = store::Access::read});
+  }
   if (options.words.empty()) {
     throw core::UsageError(fmt::format("{} takes a TOKEN, as printed under a failure (it begins "
                                        "with 'fl1.'), or SUBJECT@VARIANT k=v ...",
                                        command));
   }
   const std::string& word = options.words.front();
-  if (options.words.size() == 1 && word.starts_with("fl1.")) {
+  if (word.starts_with("fl1.")) {
+    if (options.words.size() > 1) {
+      throw core::UsageError(
+          fmt::format("a token is a whole case: leave '{}' out, or name the case "
+                      "as SUBJECT@VARIANT k=v ...",
+                      options.words[1]));
+    }
     return case_of_token(options, core::decode_token(word));
   }
   if (const auto number = whole_number(word); number && options.words.size() == 1) {
-    if (context.options.store.empty()) {
+    if (!stored) {
       throw core::UsageError(
           fmt::format("{} {}: the number of a stored case needs --store FILE", command, word));
     }
-    const store::Store stored(context.options.store, {.access = store::Access::read});
-    const store::FailingCase found = stored.failing_case(*number);
+    const store::FailingCase found = stored->failing_case(*number);
     if (!found.unreadable.empty()) {
       throw core::UsageError(fmt::format("stored case {}: {}", *number, found.unreadable));
     }
@@ -142,7 +176,9 @@ void print_values(const stress::Explanation& explanation) {
 
 }  // namespace
 
-int explain_command(const Context& context) {
+int explain_command(const Context& given) {
+  const Options merged = parse_line(given.options, "explain");
+  const Context context{merged, given.registry, given.stop, given.command_line, given.arguments};
   Work work(context);
   const stress::RunOptions run = work.run_options();
   NamedCase named = named_case(context, "explain", run);
@@ -168,7 +204,9 @@ int explain_command(const Context& context) {
   return static_cast<int>(nothing_tried ? core::ExitCode::inconclusive : core::ExitCode::pass);
 }
 
-int reduce_command(const Context& context) {
+int reduce_command(const Context& given) {
+  const Options merged = parse_line(given.options, "reduce");
+  const Context context{merged, given.registry, given.stop, given.command_line, given.arguments};
   Work work(context);
   const stress::RunOptions run = work.run_options();
   NamedCase named = named_case(context, "reduce", run);

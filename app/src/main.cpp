@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -16,9 +17,11 @@
 #include <stdexcept>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "commands.hpp"
 #include "faultline/core/errors.hpp"
+#include "resume.hpp"
 #include "run_folder.hpp"
 
 namespace faultline::app {
@@ -37,6 +40,11 @@ void install_signal_handlers() {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  // A terminal that is closed ends a run as Ctrl-C does, unless nohup was asked for.
+  struct sigaction inherited {};
+  if (sigaction(SIGHUP, nullptr, &inherited) != 0 || inherited.sa_handler != SIG_IGN) {
+    sigaction(SIGHUP, &action, nullptr);
+  }
   // A closed pipe (| head) must not kill a campaign; writes fail and are checked instead.
   signal(SIGPIPE, SIG_IGN);
   // Likewise a limit on the size of files.
@@ -111,8 +119,8 @@ Parsed parse(int argc, char** argv) {
 
 int run_command(const Context& context) {
   const Options& options = context.options;
-  const bool had_record =
-      !options.run_dir.empty() && set_old_record_aside(options.run_dir, options.variant == "all");
+  const bool had_record = !options.run_dir.empty() && options.resume_dir.empty() &&
+                          set_old_record_aside(options.run_dir, options.variant == "all");
   try {
     return dispatch(context);
   } catch (const core::UsageError& error) {
@@ -133,7 +141,10 @@ int run(int argc, char** argv, const RegisterSubjects& register_subjects) {
       return *parsed.exit_code == 0 ? check_standard_output() : *parsed.exit_code;
     kernels::SubjectRegistry registry;
     if (register_subjects) register_subjects(registry);
-    const int code = run_command(Context{parsed.options, registry, g_stop, joined(argc, argv)});
+    const std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+    const Options options =
+        parsed.options.resume_dir.empty() ? parsed.options : continued(parsed.options, arguments);
+    const int code = run_command(Context{options, registry, g_stop, joined(argc, argv), arguments});
     const int lost = check_standard_output();  // an error is worse than any verdict
     return lost == 0 ? code : lost;
   } catch (const core::Error& error) {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -12,7 +13,9 @@
 #include "backend_choice.hpp"
 #include "child_process.hpp"
 #include "faultline/core/errors.hpp"
+#include "faultline/stress/resumable.hpp"
 #include "record.hpp"
+#include "resume.hpp"
 #include "sanitizer.hpp"
 #include "work.hpp"
 
@@ -63,7 +66,10 @@ core::KillMatrix run_in_children(const Context& context, const std::string& back
   const std::filesystem::path folder = temporary_folder();
   core::KillMatrix matrix;
   for (std::size_t i = 0; i < names.size() && !run.stop->load(); ++i) {
-    if (i > 0) mutants.checkpoint(matrix);
+    if (auto row = mutants.earlier_row ? mutants.earlier_row(names[i]) : std::nullopt) {
+      matrix.rows.push_back(std::move(*row));
+      continue;
+    }
     if (run.progress) {
       run.progress({names[i], i, names.size(), matrix.mutants() - matrix.named_right()});
     }
@@ -99,6 +105,7 @@ core::KillMatrix run_in_children(const Context& context, const std::string& back
       if (const std::string said = last_line(child.said); !said.empty()) why += ": " + said;
       matrix.rows.push_back(broken_row(context.registry, names[i], std::move(why)));
     }
+    mutants.checkpoint(matrix);
   }
   std::error_code ignored;
   std::filesystem::remove_all(folder, ignored);
@@ -132,8 +139,11 @@ int mutants_command(const Context& context) {
   mutants.seed = options.seed;
   mutants.tight_trials = mutants.stress_trials = options.trials;
   core::RunRecord& record = run.record();
-  record.subject =
-      options.words.empty() ? "all subjects" : fmt::format("{}", fmt::join(options.words, ", "));
+  std::vector<std::string> asked;  // a name that is given twice is one
+  for (const std::string& word : options.words) {
+    if (std::find(asked.begin(), asked.end(), word) == asked.end()) asked.push_back(word);
+  }
+  record.subject = asked.empty() ? "all subjects" : fmt::format("{}", fmt::join(asked, ", "));
   record.analysis_plan =
       "each mutant where it shows, and each clean variant at the same problem: a tight loop, "
       "verify over all configs, the default campaign (these by values alone), and the race check "
@@ -147,10 +157,23 @@ int mutants_command(const Context& context) {
       return run_sanitizer(program, trial, kToolLimit, *stop);
     };
   }
-  mutants.checkpoint = [&](const core::KillMatrix& so_far) {
+  if (run.journal()) identify_journal(*run.journal(), record);
+  mutants.checkpoint = [&, warned = false](const core::KillMatrix& so_far) mutable {
     record.mutants = so_far;
-    run.write_unfinished();
+    try {
+      if (run.journal()) stress::keep_row(*run.journal(), so_far.rows.back());
+      run.write_unfinished();
+    } catch (const core::EnvironmentError& error) {
+      // The end of the run tries again, and fails it.
+      if (!warned) fmt::print(stderr, "faultline: warning: no checkpoint: {}\n", error.what());
+      warned = true;
+    }
   };
+  if (run.journal()) {
+    mutants.earlier_row = [journal = run.journal()](const std::string& name) {
+      return stress::kept_row(*journal, name);
+    };
+  }
   record.mutants = !backend->info().is_model && names.size() > 1
                        ? run_in_children(context, backend->info().name, names, mutants)
                        : stress::run_mutants(*backend, context.registry, mutants);

@@ -2,25 +2,28 @@
 #include "options.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
 #include "faultline/app/version.hpp"
 #include "faultline/core/errors.hpp"
+#include "faultline/reports/terminal.hpp"
 
 namespace faultline::app {
 namespace {
 
 constexpr const char* kFooter =
     "Exit codes: 0 pass, 1 fail, 2 usage, 3 error (no device, out of memory, unwritable output),\n"
-    "4 inconclusive, 77 all skipped, 130 interrupted. The worst wins: error > fail > inconclusive "
-    "> pass.";
+    "4 inconclusive (also when --budget ran out before all was done, and nothing failed), 77 all\n"
+    "skipped, 130 interrupted. The worst wins: error > fail > inconclusive > pass.";
 
 void add_words(CLI::App& command, Options& options, const char* what) {
   command.add_option("words", options.words, what)->type_name("");
@@ -104,7 +107,8 @@ void add_report_flags(CLI::App& command, Options& options) {
   command.add_option("--color", options.color, "auto, always or never (NO_COLOR is honoured)")
       ->check(CLI::IsMember({"auto", "always", "never"}));
   add_count(command, "--width", options.width,
-            "columns of terminal output (default: the terminal's)", 20, 1000);
+            "columns of terminal output, 60 to 1000 (default: the terminal's); text fills 160",
+            reports::TerminalOptions::kMinimumWidth, 1000);
   for (const char* format : {"json", "html", "md", "junit", "sarif", "csv"}) {
     command.add_option_function<std::string>(
         std::string("--") + format,
@@ -179,9 +183,17 @@ void check_outputs(const Options& options) {
   if (options.command == Command::race && !options.words.empty()) {
     taken.emplace_back("the PTX file", options.words.front());
   }
-  if (!options.run_dir.empty()) {
-    taken.emplace_back("--run " + options.run_dir,
-                       (std::filesystem::path(options.run_dir) / "run.json").string());
+  if (names_standard_output(options.run_dir)) {
+    throw core::UsageError(fmt::format("--run {}: a run is kept in a folder: give its path, or "
+                                       "--json - for the record on standard output",
+                                       options.run_dir));
+  }
+  for (const auto& [flag, folder] :
+       {std::pair{"--run ", options.run_dir}, std::pair{"--resume ", options.resume_dir}}) {
+    if (folder.empty()) continue;
+    for (const char* file : {"run.json", "journal.tsv"}) {
+      taken.emplace_back(flag + folder, (std::filesystem::path(folder) / file).string());
+    }
   }
   if (!options.store.empty()) {
     if (names_standard_output(options.store)) {
@@ -321,6 +333,46 @@ std::vector<std::vector<core::Assignment::Value>> Options::sweep_values() const 
   return combinations;
 }
 
+std::vector<std::string> deciding_lines(const Options& options) {
+  std::vector<std::string> lines = options.words;
+  // Both ways of naming a variant are one.
+  if (!options.variant.empty() && !lines.empty() && lines[0].find('@') == lines[0].npos) {
+    lines[0] += "@" + options.variant;
+  }
+  const auto add = [&](const char* flag, const auto& value) {
+    lines.push_back(fmt::format("{} {}", flag, value));
+  };
+  add("--backend", options.backend);
+  add("--config", fmt::format("{}", fmt::join(options.config, ",")));
+  add("--sweep", fmt::format("{}", fmt::join(options.sweep, " ")));
+  add("--intermediates", options.intermediates);
+  add("--seed", options.seed);
+  add("--data", options.data);
+  add("--plan", options.plan);
+  add("--trials", options.trials);
+  add("--timeout", options.timeout_s);
+  add("--lenient", options.lenient);
+  add("--no-race", options.no_race);
+  add("--no-sanitizer", options.no_sanitizer);
+  add("--schedules", options.schedules);
+  add("--entry", options.entry);
+  add("--grid", options.grid);
+  add("--block", options.block);
+  add("--shared", options.shared_bytes);
+  add("--arg", fmt::format("{}", fmt::join(options.arguments, " ")));
+  return lines;
+}
+
+bool is_deciding(const std::string& argument) {
+  static constexpr std::string_view kFlags[] = {
+      "--backend", "--variant", "--config",       "--sweep",    "--intermediates",
+      "--seed",    "--data",    "--plan",         "--trials",   "--timeout",
+      "--lenient", "--no-race", "--entry",        "--grid",     "--block",
+      "--shared",  "--arg",     "--no-sanitizer", "--schedules"};
+  const std::string_view flag = std::string_view(argument).substr(0, argument.find('='));
+  return std::find(std::begin(kFlags), std::end(kFlags), flag) != std::end(kFlags);
+}
+
 Parsed parse_command_line(int argc, char** argv) {
   Parsed parsed;
   Options& options = parsed.options;
@@ -451,6 +503,13 @@ Parsed parse_command_line(int argc, char** argv) {
               1, kMaxTrials);
   }
   for (CLI::App* sub : {verify, stress, race, mutants, replay, bench}) add_common(*sub, options);
+  for (CLI::App* sub : {verify, stress, race, mutants}) {
+    sub->add_option("--resume", options.resume_dir,
+                    "continue the run that --run keeps in this folder and that was cut off: what "
+                    "it finished is not run again. Its command line is taken from there; reports, "
+                    "--budget and --quiet are those given now")
+        ->type_name("DIR");
+  }
   doctor->add_option("--color", options.color)->check(CLI::IsMember({"auto", "always", "never"}));
 
   refuse_empty_arguments(argc, argv);
@@ -463,6 +522,10 @@ Parsed parse_command_line(int argc, char** argv) {
     throw core::UsageError(clearer(error.what()) + " (see `faultline --help`)");
   }
   check_outputs(options);
+  if (!options.resume_dir.empty() && !options.run_dir.empty()) {
+    throw core::UsageError("--run begins a run and --resume continues one in the same folder: give "
+                           "one of them");
+  }
   (void)options.data_mode();
   if (!options.completion_shell.empty()) options.command = Command::completion;
   if (options.command == Command::none) {

@@ -54,7 +54,8 @@ struct Options {
   std::string color = "auto";
   int width = 0;  ///< 0: from the terminal
   std::string run_dir;
-  std::string store;  ///< file of --store or FAULTLINE_STORE; empty: nothing is stored
+  std::string resume_dir;  ///< of --resume; `run_dir` is the same folder then
+  std::string store;       ///< file of --store or FAULTLINE_STORE; empty: nothing is stored
   std::map<std::string, std::string> reports;  ///< format -> path or "-"
   std::uint64_t schedules = 0;                 ///< race: how many; 0 = default
   std::uint64_t samples = 0;                   ///< bench
@@ -87,6 +88,12 @@ struct Parsed {
   std::optional<int> exit_code;
 };
 Parsed parse_command_line(int argc, char** argv);
+
+/// What of the options decides the result of a run, a line each ("--seed 1"): not what is printed,
+/// nor how long it may take.
+std::vector<std::string> deciding_lines(const Options& options);
+/// Whether an argument is, or begins with, a word or flag of deciding_lines().
+bool is_deciding(const std::string& argument);
 
 /// "60s", "5m", "2h", "500ms", "45" (seconds). UsageError otherwise.
 double parse_duration(const std::string& text);

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "backend_choice.hpp"
 #include "faultline/core/errors.hpp"
@@ -17,6 +18,7 @@
 #include "input_file.hpp"
 #include "memory.hpp"
 #include "record.hpp"
+#include "resume.hpp"
 #include "work.hpp"
 
 namespace faultline::app {
@@ -60,7 +62,6 @@ core::Argument parse_argument(const std::string& text, core::Backend& backend,
       throw core::UsageError(fmt::format("--arg {}: a buffer has 1 to 2^34 bytes", text));
     }
     buffers.push_back(backend.allocate(fmt::format("arg{}", buffers.size()), bytes));
-    backend.fill(buffers.back(), 0);
     return core::BufferArgument{static_cast<std::uint32_t>(buffers.size() - 1)};
   }
   if (type == "i32") return core::scalar(parse_number<std::int32_t>(value, "--arg i32"));
@@ -144,7 +145,7 @@ int race_file(const Context& context, const std::string& path) {
   require_entry(*launch.module, path, options.entry, options.arguments.size());
   require_memory_for(options.arguments);
   Run run(context, "race");
-  const auto backend = choose_backend("simulator", options.timeout_s);
+  auto backend = choose_backend("simulator", options.timeout_s);
   run.use_backend(backend->info());
 
   launch.entry = options.entry;
@@ -158,6 +159,8 @@ int race_file(const Context& context, const std::string& path) {
   core::Program program{.name = options.entry};
   program.add(launch);
   run.use_modules(program);
+  if (run.journal()) identify_journal(*run.journal(), run.record());
+  backend = run.keep_results(std::move(backend), &context.stop);
 
   core::RunRecord& record = run.record();
   record.subject = std::filesystem::path(path).filename().string();
@@ -180,6 +183,8 @@ int race_file(const Context& context, const std::string& path) {
   for (std::uint64_t i = 0; i < schedules && !context.stop; ++i) {
     core::ArmEvidence arm;
     arm.perturbation = stress::race_schedule(i);
+    // Each schedule by itself: not on what the one before left.
+    for (const core::BufferHandle& buffer : buffers) backend->fill(buffer, 0);
     const core::ExecutionReport report =
         backend->execute(program, buffers, arm.perturbation,
                          core::mix64(core::trial_seed(options.seed, i)), race_mode(options));
@@ -241,10 +246,10 @@ int race_command(const Context& context) {
   const auto trial = kernels::resolve(context.registry, subject_and_variant(options),
                                       options.problem_values(), options.config_values());
   Run run(context, "race");
-  const auto backend = choose_backend("simulator");
+  auto backend = choose_backend("simulator");
   require_memory(trial.plan, backend->info(), race_mode(options));
-  run.identify(trial);
   run.use_backend(backend->info());
+  run.identify(trial);
 
   Work work(context);
   stress::RaceOptions race;
@@ -255,6 +260,7 @@ int race_command(const Context& context) {
   race.mode = race_mode(options);
   race.run = work.run_options();
   race.run.checkpoint = run.checkpoint();
+  backend = run.keep_results(std::move(backend), race.run.stop);
   run.record().analysis_plan = fmt::format(
       "{} schedule{}, happens-before detection{}", race.trials, race.trials == 1 ? "" : "s",
       options.lenient ? "; a missing proxy fence alone is a note" : "");

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <sstream>
 
 #include "faultline/app/version.hpp"
 #include "faultline/core/errors.hpp"
@@ -16,6 +17,9 @@
 #include "faultline/reports/output.hpp"
 #include "faultline/reports/renderer.hpp"
 #include "faultline/reports/terminal.hpp"
+#include "faultline/stress/resumable.hpp"
+#include "resume.hpp"
+#include "whole_number.hpp"
 #include "work.hpp"
 
 namespace faultline::app {
@@ -23,6 +27,21 @@ namespace {
 
 constexpr int kExcerptMargin = 3;      // lines of source before and after the marked one
 constexpr size_t kMaxReplayLines = 2;  // the rest are in the record, arm by arm
+
+// Kinds of the journal's lines.
+constexpr const char* kStoredRun = "stored_run";  ///< key: its number in the store
+constexpr const char* kReplaysStored = "replays_stored";
+constexpr const char* kCases = "cases";  ///< value: numbers of the stored cases replayed first
+
+bool can_be_resumed(std::string_view command) {
+  return command == "verify" || command == "stress" || command == "race" || command == "mutants";
+}
+
+/// The record in a folder of --run.
+void write_record(const std::string& folder, const core::RunRecord& record) {
+  const std::string path = folder + "/run.json";
+  reports::write_output(path, {core::to_json(record)}, path);
+}
 
 std::string host_name() {
   char name[256] = {};
@@ -47,7 +66,9 @@ Run::Run(const Context& context, const char* command)
   if (!context.options.run_dir.empty()) {
     std::error_code error;
     std::filesystem::create_directories(context.options.run_dir, error);
-    reports::check_writable(context.options.run_dir + "/run.json");
+    reports::check_writable(context.options.run_dir + "/run.json",
+                            "Give --run a folder that can be made and written.");
+    if (can_be_resumed(command)) journal_ = open_journal(context, command);
   }
   if (!context.options.store.empty()) {
     store_ = std::make_unique<store::Store>(context.options.store);
@@ -59,7 +80,52 @@ Run::Run(const Context& context, const char* command)
       fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::now()));
   record_.provenance.host = host_name();
   record_.provenance.command_line = context.command_line;
-  write_unfinished();
+  if (journal_) {
+    for (const store::JournalEntry& entry : journal_->entries()) {
+      if (entry.kind == kStoredRun && store_) stored_run_ = whole_number(entry.key).value_or(0);
+      if (entry.kind == kReplaysStored) replayed_are_stored_ = true;
+    }
+  }
+  // Of a run that is continued there is more on disk than could be written now.
+  if (context.options.resume_dir.empty()) write_unfinished();
+}
+
+std::unique_ptr<core::Backend> Run::keep_results(std::unique_ptr<core::Backend> backend,
+                                                 const std::atomic<bool>* stop) {
+  if (!journal_) return backend;
+  return stress::make_resumable(std::move(backend), *journal_, stop, [](const std::string& what) {
+    fmt::print(stderr, "faultline: warning: {}\n", what);
+  });
+}
+
+std::optional<std::vector<std::int64_t>> Run::cases_replayed_before() const {
+  if (!journal_) return std::nullopt;
+  for (const store::JournalEntry& entry : journal_->entries()) {
+    if (entry.kind != kCases) continue;
+    std::vector<std::int64_t> ids;
+    std::istringstream words(entry.value);
+    for (std::int64_t id = 0; words >> id;) ids.push_back(id);
+    return ids;
+  }
+  return std::nullopt;
+}
+
+void Run::note_cases(const std::vector<store::FailingCase>& cases) {
+  if (!journal_) return;
+  std::string ids;
+  for (const store::FailingCase& one : cases) ids += fmt::format("{} ", one.id);
+  journal_->append({kCases, "", ids});
+}
+
+void Run::close_journal() {
+  if (!journal_) return;
+  if (!record_.evidence.interrupted && !context_.stop) {
+    journal_->finish();
+    return;
+  }
+  if (context_.options.quiet) return;
+  fmt::print(stderr, "faultline: cut off; `faultline {} --resume {}` continues it\n",
+             record_.command, context_.options.run_dir);
 }
 
 core::RunRecord Run::unfinished() const {
@@ -82,7 +148,7 @@ core::RunRecord Run::unfinished() const {
 // An older run.json would otherwise outlive a run that is killed, and speak for it.
 void Run::write_unfinished() const {
   if (context_.options.run_dir.empty()) return;
-  reports::write_output(context_.options.run_dir + "/run.json", core::to_json(unfinished()));
+  write_record(context_.options.run_dir, unfinished());
 }
 
 std::vector<store::CaseResult> Run::results_to_store() const {
@@ -103,9 +169,14 @@ void Run::use_replayed(std::vector<stress::ReplayedCase> replayed) {
 
 void Run::keep_in_store(const core::RunRecord& so_far) {
   if (!store_) return;
-  if (stored_run_ == 0) stored_run_ = store_->begin_run(so_far);
+  if (stored_run_ == 0) {
+    stored_run_ = store_->begin_run(so_far);
+    if (journal_) journal_->append({kStoredRun, std::to_string(stored_run_), store_->path()});
+  }
   store_->update_run(stored_run_, so_far, stress::failing_cases_of(so_far), results_to_store());
-  if (!replayed_.empty()) replayed_are_stored_ = true;
+  if (replayed_.empty() || replayed_are_stored_) return;
+  replayed_are_stored_ = true;
+  if (journal_) journal_->append({kReplaysStored, "", ""});
 }
 
 void Run::finish_in_store(bool say_so) {
@@ -134,7 +205,8 @@ void Run::identify(const kernels::ResolvedTrial& trial) {
   record_.problem = trial.problem.line();
   record_.config = trial.config.line();
   use_modules(trial.plan.program(1));
-  write_unfinished();
+  if (journal_) identify_journal(*journal_, record_);
+  if (context_.options.resume_dir.empty()) write_unfinished();
   keep_in_store(unfinished());
 }
 
@@ -203,7 +275,7 @@ std::function<void(const core::Evidence&)> Run::checkpoint() {
     for (auto& arm : partial.evidence.arms) arm.result.captures.clear();
     try {
       if (!context_.options.run_dir.empty()) {
-        reports::write_output(context_.options.run_dir + "/run.json", core::to_json(partial));
+        write_record(context_.options.run_dir, partial);
       }
       keep_in_store(partial);
     } catch (const core::Error& error) {
@@ -277,10 +349,11 @@ int Run::finish_with_verdict() {
     }
   };
   if (!options.run_dir.empty()) {
-    attempt([&] { reports::write_output(options.run_dir + "/run.json", core::to_json(record_)); });
+    attempt([&] { write_record(options.run_dir, record_); });
   }
   attempt([&] { show_record(record_, options); });
   attempt([&] { finish_in_store(!report_on_stdout(options) && !options.quiet); });
+  if (!first_error) attempt([&] { close_journal(); });
   if (first_error) std::rethrow_exception(first_error);
   if (record_.evidence.interrupted && context_.stop) {
     return static_cast<int>(core::ExitCode::interrupted);

@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "commands.hpp"
 #include "faultline/core/run_record.hpp"
+#include "faultline/store/journal.hpp"
 #include "faultline/store/store.hpp"
 #include "faultline/stress/stored_cases.hpp"
 
@@ -38,6 +40,18 @@ class Run {
 
   /// The store of --store; nullptr without it.
   store::Store* store() { return store_.get(); }
+
+  /// With --run or --resume, of a run that can be continued: what the run has finished; otherwise
+  /// nullptr.
+  store::Journal* journal() { return journal_.get(); }
+  /// With a journal: the backend with a memory of what was run (stress::make_resumable()).
+  /// `stop`: see there. Valid as long as this object.
+  std::unique_ptr<core::Backend> keep_results(std::unique_ptr<core::Backend> backend,
+                                              const std::atomic<bool>* stop);
+  /// A run of --resume: the cases of the store that were replayed when it was begun. Empty: this is
+  /// none, or none were noted.
+  std::optional<std::vector<std::int64_t>> cases_replayed_before() const;
+  void note_cases(const std::vector<store::FailingCase>& cases);
 
   /// With --run or --store: keeps the record of unfinished work on disk, as often as costs little.
   /// Otherwise empty.
@@ -68,11 +82,14 @@ class Run {
   std::vector<store::CaseResult> results_to_store() const;
   void keep_in_store(const core::RunRecord& so_far);
   void finish_in_store(bool say_so);
+  /// Of a finished run the journal goes; of one that was cut off it stays.
+  void close_journal();
 
   const Context& context_;
   core::RunRecord record_;
   core::RaceMode race_;
   std::vector<core::ModuleRef> modules_;
+  std::unique_ptr<store::Journal> journal_;
   std::unique_ptr<store::Store> store_;
   std::int64_t stored_run_ = 0;  ///< 0: not begun
   std::vector<stress::ReplayedCase> replayed_;

@@ -14,6 +14,11 @@ namespace faultline::app {
 
 int replay_command(const Context& context) {
   const Options& options = context.options;
+  if (options.words.size() > 1 && options.words.front().starts_with("fl1.")) {
+    throw core::UsageError(fmt::format("a token is a whole case: leave '{}' out; `faultline verify "
+                                       "SUBJECT@VARIANT k=v ...` runs another",
+                                       options.words[1]));
+  }
   if (options.words.size() != 1) {
     throw core::UsageError(
         "replay takes one TOKEN, as printed under a failure (it begins with 'fl1.')");

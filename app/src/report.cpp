@@ -2,11 +2,13 @@
 // `faultline report RUN` and `faultline compare RUN RUN`: runs that are over.
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "commands.hpp"
 #include "faultline/core/errors.hpp"
@@ -24,10 +26,16 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kLast = "last-";
 
-/// Whether the word names a stored run: "7", "last", "last-1". "last-night" is a folder.
+bool is_digits(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+}
+
+/// Whether the word names a stored run: "7", "last", "last-1", also one that no store can hold.
+/// "last-night" is a folder.
 bool is_run_number(std::string_view word) {
-  return word == "last" || whole_number(word) ||
-         (word.starts_with(kLast) && whole_number(word.substr(kLast.size())));
+  return word == "last" || is_digits(word) ||
+         (word.starts_with('-') && is_digits(word.substr(1))) ||
+         (word.starts_with(kLast) && is_digits(word.substr(kLast.size())));
 }
 
 /// One line of what may be somebody else's text: its control characters do nothing to a terminal.
@@ -46,12 +54,16 @@ void print_line(const std::string& text) {
 /// "7" is run 7, "last" the newest, "last-1" the one before.
 std::int64_t run_number(const store::Store& store, const std::string& word) {
   if (const auto number = whole_number(word)) return *number;
-  const auto back =
-      word == "last" ? 0 : whole_number(std::string_view(word).substr(kLast.size())).value_or(-1);
+  std::int64_t back = word == "last" ? 0 : -1;
+  if (word.starts_with(kLast)) {
+    back = whole_number(std::string_view(word).substr(kLast.size())).value_or(-1);
+  }
   const std::vector<store::RunSummary> runs = store.runs();
   if (back < 0 || static_cast<std::size_t>(back) >= runs.size()) {
-    throw core::UsageError(fmt::format("'{}': the store '{}' holds {} run{}", word, store.path(),
-                                       runs.size(), runs.size() == 1 ? "" : "s"));
+    throw core::UsageError(fmt::format("'{}': the store '{}' holds {} run{}; `faultline report "
+                                       "--store {}` lists them",
+                                       word, store.path(), runs.size(), runs.size() == 1 ? "" : "s",
+                                       store.path()));
   }
   return runs[static_cast<std::size_t>(back)].id;
 }
@@ -97,6 +109,14 @@ core::RunRecord load_run(const Options& options, const std::string& word) {
   return read_record_file(record);
 }
 
+/// EnvironmentError when the file of --store cannot be used, though no word names a run in it. That
+/// of the environment is not meant for every command.
+void check_store(const Options& options) {
+  const char* from_environment = std::getenv("FAULTLINE_STORE");
+  if (options.store.empty() || (from_environment && options.store == from_environment)) return;
+  const store::Store store(options.store, {.access = store::Access::read});
+}
+
 void list_store(const std::string& path) {
   const store::Store store(path, {.access = store::Access::read});
   const std::vector<store::RunSummary> runs = store.runs();
@@ -133,6 +153,7 @@ int report_command(const Context& context) {
     throw core::UsageError("report takes one RUN: a folder of --run, a JSON report, or the number "
                            "of a run with --store FILE");
   }
+  check_store(options);
   show_record(load_run(options, options.words.front()), options);
   return static_cast<int>(core::ExitCode::pass);
 }
@@ -143,8 +164,20 @@ int compare_command(const Context& context) {
     throw core::UsageError("compare takes two RUNs, the earlier one first: folders of --run, JSON "
                            "reports, or numbers of runs with --store FILE");
   }
-  const stress::RunComparison comparison = stress::compare_runs(
-      load_run(options, options.words[0]), load_run(options, options.words[1]));
+  check_store(options);
+  std::vector<core::RunRecord> runs;
+  std::string missing;
+  core::ExitCode code = core::ExitCode::error;
+  for (const std::string& word : options.words) {  // both are named when both cannot be read
+    try {
+      runs.push_back(load_run(options, word));
+    } catch (const core::Error& error) {
+      if (missing.empty()) code = error.code();
+      missing += (missing.empty() ? "" : "; ") + std::string(error.what());
+    }
+  }
+  if (!missing.empty()) throw core::Error(code, missing);
+  const stress::RunComparison comparison = stress::compare_runs(runs[0], runs[1]);
   for (const stress::RunChange& change : comparison.changes) {
     if (options.quiet && change.kind != stress::RunChange::Kind::worse) continue;
     print_line(fmt::format("{:8} {}", stress::name_of(change.kind), change.text));

@@ -47,7 +47,10 @@ bool set_old_record_aside(const std::string& folder, bool and_below) {
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
     std::error_code ignored;
-    if (entry->is_directory(ignored)) any = set_aside_in(entry->path()) || any;
+    if (!entry->is_directory(ignored)) continue;
+    any = set_aside_in(entry->path()) || any;
+    // Nor may what an earlier run had finished be taken for this one's.
+    fs::rename(entry->path() / "journal.tsv", entry->path() / "journal.previous.tsv", ignored);
   }
   return any;
 }

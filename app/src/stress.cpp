@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "backend_choice.hpp"
 #include "faultline/core/errors.hpp"
@@ -18,6 +19,11 @@ std::vector<std::string> arm_names(const std::string& names) {
   std::vector<std::string> wanted;
   for (size_t begin = 0; begin <= names.size();) {
     const size_t end = std::min(names.find(',', begin), names.size());
+    if (end == begin && !names.empty()) {
+      throw core::UsageError(fmt::format("--plan '{}': the name of an arm is empty: write "
+                                         "ARM,ARM,... without blanks or commas too many",
+                                         names));
+    }
     if (end > begin) wanted.push_back(names.substr(begin, end - begin));
     begin = end + 1;
   }
@@ -31,10 +37,10 @@ int stress_command(const Context& context) {
   const auto trial = kernels::resolve(context.registry, subject_and_variant(options),
                                       options.problem_values(), options.config_values());
   Run run(context, "stress");
-  const auto backend = choose_backend(options.backend);
+  auto backend = choose_backend(options.backend);
   require_memory(trial.plan, backend->info(), race_mode(options));
-  run.identify(trial);
   run.use_backend(backend->info());
+  run.identify(trial);
 
   stress::CampaignPlan plan = stress::default_plan(backend->info(), trial.plan,
                                                    {.trials = options.trials,
@@ -48,6 +54,7 @@ int stress_command(const Context& context) {
   Work work(context);
   stress::RunOptions run_options = work.run_options();
   run_options.checkpoint = run.checkpoint();
+  backend = run.keep_results(std::move(backend), run_options.stop);
   core::Evidence evidence = stress::run_campaign(*backend, trial, plan, run_options);
   work.finish();
   return run.finish(std::move(evidence));

@@ -8,15 +8,21 @@
 #include <array>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "backend_choice.hpp"
 #include "faultline/core/errors.hpp"
+#include "faultline/reports/output.hpp"
 #include "faultline/reports/visible.hpp"
 #include "faultline/stress/stored_cases.hpp"
 #include "memory.hpp"
 #include "record.hpp"
+#include "resume.hpp"
 #include "work.hpp"
 
 namespace faultline::app {
@@ -83,17 +89,30 @@ class PartOfBudget {
   std::jthread watch_;  ///< last, so that it ends first
 };
 
+/// The failing cases that the store has of the variant; of a run that is continued those that it
+/// had then.
+std::vector<store::FailingCase> cases_to_replay(Run& run, const core::Backend& backend,
+                                                const kernels::ResolvedTrial& trial) {
+  std::vector<store::FailingCase> cases;
+  if (const auto before = run.cases_replayed_before()) {
+    for (const std::int64_t id : *before) cases.push_back(run.store()->failing_case(id));
+    return cases;
+  }
+  cases = run.store()->failing_cases(trial.subject->name, trial.variant->name, backend.info().name);
+  // Those of a property may keep within the bound and break another law.
+  std::erase_if(cases, [](const store::FailingCase& one) {
+    return one.origin != "verify" && one.origin != "stress" && one.origin != "race";
+  });
+  run.note_cases(cases);
+  return cases;
+}
+
 /// With --store: the stored failing cases of the variant, before anything else, and what each
 /// shows. The sweep keeps half of --budget.
 void replay_stored(const Context& context, Run& run, Work& work, core::Backend& backend,
                    const kernels::ResolvedTrial& trial) {
   if (!run.store()) return;
-  std::vector<store::FailingCase> cases =
-      run.store()->failing_cases(trial.subject->name, trial.variant->name, backend.info().name);
-  // Those of a property may keep within the bound and break another law.
-  std::erase_if(cases, [](const store::FailingCase& one) {
-    return one.origin != "verify" && one.origin != "stress" && one.origin != "race";
-  });
+  const std::vector<store::FailingCase> cases = cases_to_replay(run, backend, trial);
   if (cases.empty()) return;
   constexpr std::uint64_t kRepeats = 200;  // on a device
   stress::RunOptions options = work.run_options();
@@ -139,7 +158,7 @@ int verify_variant(const Context& context) {
     problems.push_back(std::move(problem));
   }
   Run run(context, "verify");
-  const auto backend = choose_backend(options.backend);
+  auto backend = choose_backend(options.backend);
   run.use_backend(backend->info());
 
   const bool sweep =
@@ -165,6 +184,7 @@ int verify_variant(const Context& context) {
                   verify.configs.empty() ? "all configs" : "one config", verify.trials);
 
   Work work(context);
+  backend = run.keep_results(std::move(backend), work.run_options().stop);
   replay_stored(context, run, work, *backend, first);
   verify.run = work.run_options();
   verify.run.checkpoint = run.checkpoint();
@@ -172,6 +192,21 @@ int verify_variant(const Context& context) {
       stress::run_verify(*backend, *first.subject, *first.variant, problems, verify);
   work.finish();
   return run.finish(std::move(evidence));
+}
+
+/// The exit code of a variant's run that was finished before --variant all was cut off, whose
+/// record is shown again.
+std::optional<int> finished_before(const Options& options) {
+  std::error_code ignored;
+  const std::filesystem::path path = std::filesystem::path(options.run_dir) / "run.json";
+  if (holds_journal(options.run_dir) || !std::filesystem::exists(path, ignored)) {
+    return std::nullopt;
+  }
+  std::ifstream file(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const core::RunRecord record = core::record_from_json(text);
+  show_record(record, options);
+  return static_cast<int>(core::exit_code(record.verdict, options.fail_on_warning));
 }
 
 /// One run and one verdict for each clean variant; the exit code is the worst. A variant that
@@ -190,19 +225,39 @@ int verify_all_variants(const Context& context) {
                                          format));
     }
   }
+  const std::string folder = context.options.run_dir;
+  if (!folder.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    reports::check_writable(folder + "/run.json",
+                            "Give --run a folder that can be made and written.");
+  }
+  const std::unique_ptr<store::Journal> journal = open_journal(context, "verify");
   int exit_code = static_cast<int>(core::ExitCode::pass);
   std::string refused;
   std::size_t ran = 0;
+  bool cut_off = false;
   for (const kernels::Variant& variant : context.registry.get(name).variants) {
     if (variant.is_mutant || context.stop) continue;
     Options options = context.options;
     options.variant = variant.name;
     for (auto& [format, path] : options.reports) path = path_of_variant(path, variant.name);
-    if (!options.run_dir.empty()) options.run_dir += "/" + variant.name;
-    const Context one{options, context.registry, context.stop, context.command_line};
+    if (!folder.empty()) options.run_dir = folder + "/" + variant.name;
+    if (!options.resume_dir.empty()) {
+      if (const std::optional<int> code = finished_before(options)) {
+        exit_code = worse(exit_code, *code);
+        ++ran;
+        continue;
+      }
+      // One that was not begun begins now.
+      options.resume_dir = holds_journal(options.run_dir) ? options.run_dir : "";
+    }
+    const Context one{options, context.registry, context.stop, context.command_line,
+                      context.arguments};
     try {
       exit_code = worse(exit_code, verify_variant(one));
       ++ran;
+      cut_off = cut_off || (!folder.empty() && holds_journal(options.run_dir));
     } catch (const core::UsageError& error) {
       // It refuses what was asked of all of them. What did not run is not green.
       fmt::print(stderr, "faultline: skipped {}@{}: {}\n", name, variant.name, error.what());
@@ -211,6 +266,7 @@ int verify_all_variants(const Context& context) {
     }
   }
   if (ran == 0 && !refused.empty()) throw core::UsageError(refused);
+  if (journal && !cut_off && !context.stop) journal->finish();
   if (context.stop) exit_code = worse(exit_code, static_cast<int>(core::ExitCode::interrupted));
   return exit_code;
 }

@@ -19,6 +19,7 @@ namespace {
 
 std::string reason_of(int error) {
   switch (error) {
+  case ESPIPE: return "it is a named pipe (FIFO), which would wait for its reader";
   case ENOSPC: return "the disk is full";
   case EDQUOT: return "the disk quota is used up";
   case ENOENT: return "its folder does not exist";
@@ -111,7 +112,7 @@ std::string target_of(const std::string& path) {
   return target.string();
 }
 
-enum class Kind { absent, regular, folder, special };
+enum class Kind { absent, regular, folder, pipe, special };
 Kind kind_of(const std::string& path) {
   if (names_open_file(path)) {
     return Kind::special;
@@ -120,9 +121,10 @@ Kind kind_of(const std::string& path) {
   if (::stat(path.c_str(), &status) != 0) {
     return Kind::absent;
   }
-  return S_ISREG(status.st_mode)   ? Kind::regular
-         : S_ISDIR(status.st_mode) ? Kind::folder
-                                   : Kind::special;
+  return S_ISREG(status.st_mode)    ? Kind::regular
+         : S_ISDIR(status.st_mode)  ? Kind::folder
+         : S_ISFIFO(status.st_mode) ? Kind::pipe
+                                    : Kind::special;
 }
 
 // An open temporary file in the folder of `target`.
@@ -130,13 +132,14 @@ struct Temporary {
   int descriptor = -1;
   std::vector<char> name;
 };
-Temporary open_temporary(const std::string& path, const std::string& target) {
+Temporary open_temporary(const std::string& path, const std::string& target,
+                         std::string_view advice) {
   const std::string pattern = target + ".XXXXXX";
   Temporary temporary{-1, {pattern.begin(), pattern.end()}};
   temporary.name.push_back('\0');
   temporary.descriptor = ::mkostemp(temporary.name.data(), O_CLOEXEC);
   if (temporary.descriptor < 0) {
-    fail(path, errno);
+    fail(path, errno, advice);
   }
   return temporary;
 }
@@ -157,11 +160,12 @@ void write_file(const std::string& path, Parts parts, const std::string& shown,
   const std::string target = target_of(path);
   switch (kind_of(target)) {
   case Kind::folder: fail(shown, EISDIR, advice);
+  case Kind::pipe: fail(shown, ESPIPE, advice);
   case Kind::special: write_in_place(target, parts); return;
   case Kind::absent:
   case Kind::regular: break;
   }
-  Temporary temporary = open_temporary(path, target);
+  Temporary temporary = open_temporary(path, target, advice);
   int error = write_all(temporary.descriptor, parts);
   if (error == 0 && ::fchmod(temporary.descriptor, mode_for(target)) != 0) {
     error = errno;
@@ -196,22 +200,24 @@ void write_output(const std::string& path, std::initializer_list<std::string_vie
   write_file(path, parts, shown, "Give a path that can be written, or make room.");
 }
 
-void check_writable(const std::string& path) {
+void check_writable(const std::string& path, std::string_view wanted_advice) {
   if (path == "-") {
     return;
   }
+  const std::string_view advice = wanted_advice.empty() ? kReportAdvice : wanted_advice;
   const std::string target = target_of(path);
   switch (kind_of(target)) {
-  case Kind::folder: fail(path, EISDIR);
+  case Kind::folder: fail(path, EISDIR, advice);
+  case Kind::pipe: fail(path, ESPIPE, advice);
   case Kind::special:
     if (::access(target.c_str(), W_OK) != 0) {
-      fail(path, errno);
+      fail(path, errno, advice);
     }
     return;
   case Kind::absent:
   case Kind::regular: break;
   }
-  const Temporary temporary = open_temporary(path, target);
+  const Temporary temporary = open_temporary(path, target, advice);
   ::close(temporary.descriptor);
   ::unlink(temporary.name.data());
 }

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "faultline/core/errors.hpp"
+#include "faultline/store/journal.hpp"
 
 namespace faultline::store {
 namespace {
@@ -494,6 +495,112 @@ TEST_F(StoreTest, AReadOnlyFileIsSaidToBe) {
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0);
   EXPECT_EQ(Store(path()).all_cases().size(), 1u);
+}
+
+class JournalTest : public StoreTest {
+ protected:
+  using Start = Journal::Start;
+  std::string folder() const { return folder_.string(); }
+  std::string file() const { return Journal::path_in(folder()); }
+  /// Three entries, of which the second holds what separates.
+  void write_three() const {
+    Journal journal(folder(), Start::anew);
+    journal.append({"trials", "first", "1"});
+    journal.append({"row", "a\tb\\t", "{\n \"x\": \"\\n\"\n}"});
+    journal.append({"trials", "third", std::string(1000, 'x')});
+  }
+  /// The one sentence of an error; empty when there is none.
+  static std::string refusal(const std::function<void()>& work) {
+    try {
+      work();
+    } catch (const core::EnvironmentError& error) {
+      EXPECT_THAT(error.what(), AllOf(StartsWith("The journal '"), Not(HasSubstr("\n"))));
+      return error.what();
+    }
+    return {};
+  }
+  std::size_t whole_entries() const { return Journal(folder(), Start::resumed).entries().size(); }
+};
+
+TEST_F(JournalTest, WhatIsWrittenComesBack) {
+  write_three();
+  {
+    Journal journal(folder(), Start::resumed);
+    ASSERT_EQ(journal.entries().size(), 3u);
+    EXPECT_EQ(journal.entries()[1].key, "a\tb\\t");
+    EXPECT_EQ(journal.entries()[1].value, "{\n \"x\": \"\\n\"\n}");
+    journal.append({"trials", "fourth", ""});
+    EXPECT_EQ(journal.entries().size(), 3u);  // what was there when it was opened
+    EXPECT_EQ(Journal::read(folder()).size(), 4u);
+    EXPECT_THAT(refusal([&] { Journal other(folder(), Start::resumed); }),
+                HasSubstr("is held by another process"));
+    EXPECT_THAT(refusal([&] { Journal other(folder(), Start::anew); }),
+                HasSubstr("is held by another process"));
+  }
+  const std::string old = bytes(file());
+  Journal journal(folder(), Start::anew);
+  EXPECT_EQ(bytes(path("journal.previous.tsv")), old);
+  EXPECT_EQ(bytes(file()), "");
+  journal.finish();
+  EXPECT_FALSE(std::filesystem::exists(file()));
+  EXPECT_TRUE(Journal::read(folder()).empty());
+}
+
+TEST_F(JournalTest, ATornEndIsCutOffWhereverItIsTorn) {
+  write_three();
+  const std::string whole = bytes(file());
+  const std::size_t third = whole.rfind('\n', whole.size() - 2) + 1;
+  for (std::size_t size = third; size < whole.size(); ++size) {
+    write(file(), whole.substr(0, size));
+    EXPECT_EQ(Journal::read(folder()).size(), 2u) << size;
+  }
+  for (const std::string& tail : {whole.substr(third, 40), whole.substr(third, 40) + "\n",
+                                  std::string(5000, '\0'), std::string("\n\n\n")}) {
+    write(file(), whole.substr(0, third) + tail);
+    EXPECT_EQ(whole_entries(), 2u);
+    EXPECT_EQ(bytes(file()), whole.substr(0, third));
+  }
+  Journal journal(folder(), Start::resumed);
+  journal.append({"trials", "third", std::string(1000, 'x')});
+  EXPECT_EQ(bytes(file()), whole);
+}
+
+TEST_F(JournalTest, DamageInFrontOfWholeLinesIsRefused) {
+  write_three();
+  const std::string whole = bytes(file());
+  const std::size_t second = whole.find('\n') + 1;
+  const std::size_t third = whole.rfind('\n', whole.size() - 2) + 1;
+  for (std::size_t at = 0; at < third; at += 3) {
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ 4);
+    write(file(), damaged);
+    const std::string said = refusal([&] { Journal journal(folder(), Start::resumed); });
+    EXPECT_THAT(said, HasSubstr(at < second ? "damaged at line 1" : "damaged at line 2")) << at;
+    EXPECT_EQ(bytes(file()), damaged);
+  }
+  EXPECT_THAT(refusal([&] { Journal journal(path("absent"), Start::resumed); }),
+              HasSubstr("No such file"));
+}
+
+TEST_F(JournalTest, AFullDiskLeavesTheEntriesBefore) {
+  signal(SIGXFSZ, SIG_IGN);
+  write_three();
+  const std::string whole = bytes(file());
+  Journal journal(folder(), Start::resumed);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit small = before;
+  small.rlim_cur = whole.size() + 100;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const std::string said = refusal([&] {
+    journal.append({"trials", "large", std::string(500, 'y')});
+  });
+  const bool fits = refusal([&] { journal.append({"trials", "small", ""}); }).empty();
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_THAT(said, HasSubstr("may have to be done again"));
+  EXPECT_TRUE(fits);
+  EXPECT_EQ(Journal::read(folder()).size(), 4u);
+  EXPECT_EQ(bytes(file()).substr(0, whole.size()), whole);
 }
 
 }  // namespace

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resume.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include "faultline/app/version.hpp"
+#include "faultline/core/errors.hpp"
+#include "faultline/core/generator.hpp"
+
+namespace faultline::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Kinds of the journal's first lines.
+constexpr const char* kBuild = "build";        ///< key: version, value: hash of the program
+constexpr const char* kCommand = "command";    ///< value: "verify"
+constexpr const char* kArgument = "argument";  ///< value: a word of the command line
+constexpr const char* kVariant = "variant";    ///< value: of --variant all, this one
+constexpr const char* kDecides = "decides";    ///< value: a line of deciding_lines()
+constexpr const char* kBegun = "begun";        ///< the lines above are all there
+constexpr const char* kRunsOn = "runs_on";     ///< value: backend and device
+constexpr const char* kModule = "module";      ///< key: name, value: hash
+
+/// Of this program, kernels included: 16 hexadecimal digits.
+const std::string& build_hash() {
+  static const std::string hash = [] {
+    std::uint64_t sum = 0;
+    std::ifstream file("/proc/self/exe", std::ios::binary);
+    std::vector<std::uint64_t> block(1 << 15);
+    while (file) {
+      block.assign(block.size(), 0);
+      file.read(reinterpret_cast<char*>(block.data()),
+                static_cast<std::streamsize>(block.size() * sizeof block[0]));
+      const auto words = (static_cast<std::size_t>(file.gcount()) + 7) / 8;
+      for (std::size_t i = 0; i < words; ++i) sum = core::mix64(sum ^ block[i]);
+    }
+    return fmt::format("{:016x}", sum);
+  }();
+  return hash;
+}
+
+std::vector<std::string> values_of(const std::vector<store::JournalEntry>& entries,
+                                   std::string_view kind) {
+  std::vector<std::string> values;
+  for (const store::JournalEntry& entry : entries) {
+    if (entry.kind == kind) values.push_back(entry.value);
+  }
+  return values;
+}
+
+std::string value_of(const std::vector<store::JournalEntry>& entries, std::string_view kind) {
+  const std::vector<std::string> values = values_of(entries, kind);
+  return values.empty() ? "" : values.front();
+}
+
+Options parsed(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "faultline");
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  return parse_command_line(static_cast<int>(argv.size()), argv.data()).options;
+}
+
+/// Why `folder` has no run that could be continued.
+[[noreturn]] void refuse_without_journal(const std::string& folder) {
+  std::error_code ignored;
+  if (fs::exists(store::Journal::path_in(folder), ignored)) {
+    throw core::UsageError(fmt::format("--resume {}: the run there was cut off before anything was "
+                                       "finished; begin it anew with --run",
+                                       folder));
+  }
+  const fs::path record = fs::path(folder) / "run.json";
+  if (!fs::exists(record, ignored)) {
+    throw core::UsageError(fmt::format(
+        "--resume {}: there is no run in this folder; give the folder of --run of a run that was "
+        "cut off",
+        folder));
+  }
+  std::ifstream file(record, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  bool interrupted = false;
+  try {
+    interrupted = core::record_from_json(text).evidence.interrupted;
+  } catch (const core::UsageError&) {
+    interrupted = true;
+  }
+  if (interrupted) {
+    throw core::UsageError(fmt::format(
+        "--resume {}: the run there was cut off and has no journal.tsv, which holds what it had "
+        "finished; begin it anew with --run",
+        folder));
+  }
+  throw core::UsageError(fmt::format("--resume {0}: the run there is finished; `faultline report "
+                                     "{0}` shows it, --run begins it anew",
+                                     folder));
+}
+
+/// The first line in which two command lines differ, as "--seed 1 instead of --seed 2".
+std::string difference(const std::vector<std::string>& now, const std::vector<std::string>& then) {
+  const auto lacks = [](const std::vector<std::string>& lines, const std::string& line) {
+    return std::find(lines.begin(), lines.end(), line) == lines.end();
+  };
+  std::string here = "nothing", there = "nothing";
+  for (const std::string& line : now) {
+    if (here == "nothing" && lacks(then, line)) here = line;
+  }
+  for (const std::string& line : then) {
+    if (there == "nothing" && lacks(now, line)) there = line;
+  }
+  return fmt::format("'{}' instead of '{}'", here, there);
+}
+
+}  // namespace
+
+bool holds_journal(const std::string& folder) {
+  const std::vector<store::JournalEntry> entries = store::Journal::read(folder);
+  return std::any_of(entries.begin(), entries.end(),
+                     [](const store::JournalEntry& entry) { return entry.kind == kBegun; });
+}
+
+Options continued(const Options& given, const std::vector<std::string>& arguments) {
+  const std::string& folder = given.resume_dir;
+  if (!holds_journal(folder)) refuse_without_journal(folder);
+  const std::vector<store::JournalEntry> entries = store::Journal::read(folder);
+  const std::vector<std::string> then = values_of(entries, kArgument);
+  const std::string command = value_of(entries, kCommand);
+  if (arguments.empty() || command != arguments.front()) {
+    throw core::UsageError(fmt::format(
+        "--resume {0}: the run there is one of `faultline {1}`; continue it with `faultline {1} "
+        "--resume {0}`",
+        folder, command));
+  }
+  Options options = parsed(then);
+  if (const std::string variant = value_of(entries, kVariant); !variant.empty()) {
+    options.variant = variant;
+  }
+  const bool line_given =
+      !given.words.empty() || std::any_of(arguments.begin(), arguments.end(), is_deciding);
+  if (line_given && deciding_lines(given) != deciding_lines(options)) {
+    throw core::UsageError(fmt::format(
+        "--resume {}: the run there was begun as `faultline {}`, and this is another command line "
+        "({}); leave it out, or begin anew with --run",
+        folder, fmt::join(then, " "), difference(deciding_lines(given), deciding_lines(options))));
+  }
+  options.run_dir = options.resume_dir = folder;
+  options.reports = given.reports;
+  options.budget_s = given.budget_s;
+  options.fail_on_warning = options.fail_on_warning || given.fail_on_warning;
+  options.quiet = given.quiet;
+  options.verbosity = given.verbosity;
+  options.color = given.color;
+  options.width = given.width;
+  if (!given.store.empty()) options.store = given.store;
+  return options;
+}
+
+std::unique_ptr<store::Journal> open_journal(const Context& context, const char* command) {
+  const Options& options = context.options;
+  if (options.run_dir.empty()) return nullptr;
+  const std::string build = build_hash();
+  const std::vector<std::string> decides = deciding_lines(options);
+  if (options.resume_dir.empty()) {
+    auto journal = std::make_unique<store::Journal>(options.run_dir, store::Journal::Start::anew);
+    journal->append({kBuild, kVersion, build});
+    journal->append({kCommand, "", command});
+    for (const std::string& argument : context.arguments) {
+      journal->append({kArgument, "", argument});
+    }
+    if (!options.variant.empty()) journal->append({kVariant, "", options.variant});
+    for (const std::string& line : decides) journal->append({kDecides, "", line});
+    journal->append({kBegun, "", ""});
+    return journal;
+  }
+  auto journal = std::make_unique<store::Journal>(options.run_dir, store::Journal::Start::resumed);
+  const std::vector<store::JournalEntry>& entries = journal->entries();
+  const auto made_by = std::find_if(entries.begin(), entries.end(),
+                                    [](const auto& entry) { return entry.kind == kBuild; });
+  if (made_by == entries.end() || made_by->key != kVersion || made_by->value != build) {
+    const bool known = made_by != entries.end();
+    throw core::UsageError(fmt::format(
+        "--resume {}: the run there was begun by another build of faultline ({} {}; this is {} "
+        "{}), and results of two builds do not mix: begin it anew with --run",
+        options.run_dir, known ? made_by->key : "unknown", known ? made_by->value : "", kVersion,
+        build));
+  }
+  const std::vector<std::string> then = values_of(entries, kDecides);
+  if (then != decides) {
+    throw core::UsageError(
+        fmt::format("--resume {}: the run there was begun with another command line ({}): begin "
+                    "it anew with --run",
+                    options.run_dir, difference(decides, then)));
+  }
+  return journal;
+}
+
+void identify_journal(store::Journal& journal, const core::RunRecord& record) {
+  const core::BackendInfo& info = record.provenance.backend;
+  const std::string runs_on = fmt::format("{}: {}", info.name, info.device);
+  const std::string then = value_of(journal.entries(), kRunsOn);
+  if (then.empty()) {
+    journal.append({kRunsOn, "", runs_on});
+    for (const auto& [name, hash] : record.module_hashes) journal.append({kModule, name, hash});
+    return;
+  }
+  if (then != runs_on) {
+    throw core::UsageError(fmt::format("{}: the run was begun on {}, and this is {}: resume it "
+                                       "there, or begin it anew with --run",
+                                       journal.path(), then, runs_on));
+  }
+  for (const store::JournalEntry& entry : journal.entries()) {
+    if (entry.kind != kModule) continue;
+    const std::pair<std::string, std::string> module{entry.key, entry.value};
+    const auto& now = record.module_hashes;
+    if (std::find(now.begin(), now.end(), module) != now.end()) continue;
+    throw core::UsageError(
+        fmt::format("{}: the kernels' code is not what the run was begun with ({} was {}): begin "
+                    "it anew with --run",
+                    journal.path(), entry.key, entry.value));
+  }
+}
+
+}  // namespace faultline::app

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// `--resume DIR`: which run a folder holds, and whether this process may continue it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "commands.hpp"
+#include "faultline/core/run_record.hpp"
+#include "faultline/store/journal.hpp"
+
+namespace faultline::app {
+
+/// The options of a run that is continued: those of the run that the folder of `given` holds, with
+/// the reports, the time and the looks of `given`. UsageError, in one sentence, when the folder
+/// holds no unfinished run, one of another command, or when `arguments` hold another command line.
+Options continued(const Options& given, const std::vector<std::string>& arguments);
+
+/// The journal of the run's folder, with who writes it at its head; nullptr without a folder. One
+/// that is resumed must have been begun by this build for the same results: UsageError otherwise.
+std::unique_ptr<store::Journal> open_journal(const Context& context, const char* command);
+
+/// Note what the run runs on, or check it against what the journal says. UsageError when the device
+/// or the kernels' code is another.
+void identify_journal(store::Journal& journal, const core::RunRecord& record);
+
+/// Whether the folder holds a run that was begun and is not finished.
+bool holds_journal(const std::string& folder);
+
+}  // namespace faultline::app
