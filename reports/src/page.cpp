@@ -27,8 +27,8 @@ std::string_view escape_of(Style style) {
   return "";
 }
 
-// The first `columns` code points of `text`, and the rest.
-std::pair<std::string, std::string> split_at(const std::string& text, int columns) {
+// Bytes of the first `columns` code points of `text`.
+std::size_t bytes_of_columns(std::string_view text, int columns) {
   std::size_t i = 0;
   while (i < text.size()) {
     if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80 && columns-- == 0) {
@@ -36,18 +36,22 @@ std::pair<std::string, std::string> split_at(const std::string& text, int column
     }
     ++i;
   }
+  return i;
+}
+
+// The first `columns` code points of `text`, and the rest.
+std::pair<std::string, std::string> split_at(const std::string& text, int columns) {
+  const std::size_t i = bytes_of_columns(text, columns);
   return {text.substr(0, i), text.substr(i)};
 }
 
-// Where to break a word that is wider than `room`: after the last '/', ',' ... that fits, else
-// hard.
-std::pair<std::string, std::string> break_word(const std::string& word, int room) {
-  auto [head, tail] = split_at(word, room);
-  const std::size_t at = head.find_last_of("/,;:.-_=(");
-  if (at != std::string::npos && at + 1 > head.size() / 3 && at + 1 < word.size()) {
-    return {word.substr(0, at + 1), word.substr(at + 1)};
-  }
-  return {head, tail};
+// How many bytes of a word that is wider than `room` go before the break: up to the last '/', ','
+// ... that fits, else all that fit.
+std::size_t bytes_before_break(std::string_view word, int room) {
+  const std::size_t fits = bytes_of_columns(word, room);
+  const std::size_t at = word.substr(0, fits).find_last_of("/,;:.-_=(");
+  const bool good = at != word.npos && at + 1 > fits / 3 && at + 1 < word.size();
+  return good ? at + 1 : fits;
 }
 
 int columns_of(const Line& line) {
@@ -162,20 +166,23 @@ std::vector<Line> Page::wrap(const Line& line, int first_width, int next_width) 
       next_line();
     }
     for (; i < end; ++i) {
-      std::string rest = pieces[i].text;
-      while (reports::columns_of(rest) > room) {
+      // Counted once: a word may be as long as a message of megabytes.
+      std::string_view rest = pieces[i].text;
+      int columns = reports::columns_of(rest);
+      while (columns > room) {
         if (room < 8 && !lines.back().empty()) {
           next_line();
           continue;
         }
-        auto [head, tail] = break_word(rest, room);
-        lines.back().push_back({head, pieces[i].style});
-        rest = tail;
+        const std::string_view head = rest.substr(0, bytes_before_break(rest, room));
+        lines.back().push_back({std::string(head), pieces[i].style});
+        columns -= reports::columns_of(head);
+        rest.remove_prefix(head.size());
         next_line();
       }
       if (!rest.empty()) {
-        room -= reports::columns_of(rest);
-        lines.back().push_back({rest, pieces[i].style});
+        room -= columns;
+        lines.back().push_back({std::string(rest), pieces[i].style});
       }
     }
   }

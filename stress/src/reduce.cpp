@@ -167,10 +167,22 @@ class Reducer {
   }
 
   bool whole_config(const kernels::ResolvedTrial& now, const core::Config& first) {
-    if (now.config == first) return false;
+    if (now.config == first || is_larger(now, first)) return false;
     core::TrialToken smaller = reduction_.smallest;
     smaller.config = first.line();
     return accept(smaller, fmt::format("config {} -> {}", now.config.line(), first.line()));
+  }
+
+  /// Whether some number of a config is larger in `first`: it would be a larger case.
+  static bool is_larger(const kernels::ResolvedTrial& now, const core::Config& first) {
+    for (const core::ParameterSpec& spec :
+         now.subject->config_domain(now.variant->name).parameters) {
+      if (spec.kind == Kind::integer && first.has(spec.name) && now.config.has(spec.name) &&
+          first.integer(spec.name) > now.config.integer(spec.name)) {
+        return true;
+      }
+    }
+    return false;
   }
 
   /// The values of the problem, or of the config, as they are now.
@@ -189,10 +201,16 @@ class Reducer {
     return accept(smaller, fmt::format("{} {} -> {}", spec.name, before, value));
   }
 
-  /// `target`: where a config parameter goes; empty: to the smallest, or first, value.
+  /// `target`: where a config parameter goes, unless that is larger; empty: to the smallest, or
+  /// first, value.
   bool shrink(const core::ParameterSpec& spec, std::string core::TrialToken::*line,
               const std::string& target) {
     if (!values(line).has(spec.name)) return false;
+    if (!target.empty() && spec.kind == Kind::integer &&
+        core::Assignment({{spec.name, target}}).integer(spec.name) >
+            values(line).integer(spec.name)) {
+      return shrink_integer(spec, line);
+    }
     if (!target.empty()) return try_value(spec, line, target);
     switch (spec.kind) {
     case Kind::integer: return shrink_integer(spec, line);

@@ -30,6 +30,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 struct Finished {
@@ -155,6 +156,56 @@ TEST_F(CommandLine, RaceNamesTheKernelsOfAFile) {
   std::filesystem::create_directory(folder_ / "d.ptx");
   refuse({"race", path("d.ptx"), "--entry", "k"}, "d.ptx: is a folder");
   refuse({"race", path("absent.ptx"), "--entry", "k"}, "No such file", 3);
+}
+
+constexpr const char* kEmptyKernel =
+    ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k()\n{\n ret;\n}\n";
+
+TEST_F(CommandLine, WhereItWritesIsRefusedByTheNameOfTheFlag) {
+  const std::string file = path("k.ptx"), pipe = path("pipe");
+  test::write_bytes(file, kEmptyKernel);
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  refuse({"race", file, "--entry", "k", "--json", pipe}, "it is a named pipe (FIFO)", 3);
+  refuse({"race", file, "--entry", "k", "--run", "-"}, "--run -: a run is kept in a folder");
+  const Finished bad = run({"race", file, "--entry", "k", "--run", "/dev/null/x"});
+  EXPECT_EQ(bad.code, 3);
+  EXPECT_THAT(bad.err, AllOf(HasSubstr("Give --run a folder"), Not(HasSubstr(" - "))));
+  refuse({"verify", "gemv", "--run", path("d"), "--csv", path("d/journal.tsv")},
+         "one would replace the other");
+  refuse({"verify", "gemv", "--width", "59"}, "a whole number from 60 to 1000");
+}
+
+TEST_F(CommandLine, ACaseIsATokenOrALineAndNotBoth) {
+  for (const char* command : {"explain", "reduce", "replay"}) {
+    refuse({command, "fl1.x", "k=5"}, "a token is a whole case: leave 'k=5' out");
+  }
+  for (const char* command : {"explain", "reduce"}) {
+    refuse({command, "faultline stress gemv n=1"}, "a `faultline stress` line is a whole run");
+    refuse({command, "race", "gemv"}, "give the token of one of its failures");
+    const Finished quoted =
+        run({command, "faultline verify gemv n=1 --json r.json --run d --budget 5s"});
+    EXPECT_EQ(quoted.code, 2);
+    EXPECT_THAT(quoted.err, AllOf(HasSubstr("not used of the quoted line: --json r.json, --run d"),
+                                  HasSubstr("unknown subject")));
+    refuse({command, "fl1.x", "--store", path("absent.db")}, "does not exist", 3);
+  }
+}
+
+TEST_F(CommandLine, RunsThatAreNotThereAreAllNamed) {
+  const std::string file = path("k.ptx"), store = path("s.db");
+  test::write_bytes(file, kEmptyKernel);
+  EXPECT_EQ(run({"race", file, "--entry", "k", "--run", path("d"), "--store", store}).code, 0);
+  const Finished both = run({"compare", path("one"), path("two")});
+  EXPECT_EQ(both.code, 3);
+  EXPECT_THAT(both.err, AllOf(HasSubstr("/one: cannot be read"), HasSubstr("/two: cannot be")));
+  refuse({"compare", path("d"), path("two")}, "/two: cannot be read", 3);
+  refuse({"report", path("d"), "--store", path("absent.db")}, "does not exist", 3);
+  refuse({"compare", path("d"), path("d"), "--store", path("absent.db")}, "does not exist", 3);
+  for (const char* number : {"99999999999999999999", "last-99999999999999999999", "last-1"}) {
+    refuse({"report", number, "--store", store}, "holds 1 run; `faultline report --store ");
+  }
+  refuse({"report", "--store", store, "--", "-1"}, "holds 1 run");
+  refuse({"report", "9223372036854775807", "--store", store}, "has no run 9223372036854775807");
 }
 
 core::TrialPlan plan_of(core::Shape input, core::Shape output) {

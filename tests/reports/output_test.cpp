@@ -80,6 +80,16 @@ TEST_F(Output, SaysWhichPathAndWhy) {
   EXPECT_THAT(message_of("/proc/version"), HasSubstr("Cannot write"));
 }
 
+TEST_F(Output, ANamedPipeIsRefusedAtOnce) {
+  const fs::path pipe = folder_ / "pipe", link = folder_ / "link";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  fs::create_symlink("pipe", link);
+  for (const fs::path& path : {pipe, link}) {
+    EXPECT_THAT(message_of(path), HasSubstr("it is a named pipe (FIFO)"));
+    EXPECT_THROW(check_writable(path), core::EnvironmentError);
+  }
+}
+
 TEST_F(Output, CheckChangesNothing) {
   const fs::path path = folder_ / "report.json";
   check_writable(path);

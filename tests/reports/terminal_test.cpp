@@ -141,6 +141,15 @@ TEST(Terminal, HeadlineDoesNotRepeatTheBadge) {
   EXPECT_EQ(lines_of(render_terminal(record, {}))[1], "inconclusive(");
 }
 
+TEST(Terminal, AWordOfMegabytesIsLaidOutOnce) {
+  core::RunRecord record;
+  record.verdict.outcome = core::Outcome::error;
+  record.verdict.summary = "error: " + std::string(4'000'000, 'x');  // minutes, were it quadratic
+  const std::string text = render_terminal(record, {.width = 80});
+  EXPECT_EQ(std::count(text.begin(), text.end(), 'x'), 4'000'000);
+  for (const std::string& line : lines_of(text)) ASSERT_LE(line.size(), 80u);
+}
+
 TEST(Terminal, CommandsAreNeverBroken) {
   const auto record = samples::cuda_stress();
   const std::string text = render_terminal(record, {.width = 60});

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <stdexcept>
@@ -229,6 +230,18 @@ TEST_F(FailingCases, AreReducedToTheSmallestOfTheSameClass) {
   EXPECT_EQ(kept.smallest.config, "stages=3");  // towards the first of a sweep, or not at all
   EXPECT_EQ(kept.smallest.seed, 7u);
   EXPECT_EQ(kept.smallest.problem, "n=1");
+  // A sweep that begins with the largest config makes no case larger.
+  kernels::SubjectRegistry largest_first;
+  kernels::Subject subject = test::toy_subject();
+  subject.configs = [ascending = subject.configs](const core::Problem& problem,
+                                                  const std::string& variant) {
+    std::vector<core::Config> all = ascending(problem, variant);
+    std::reverse(all.begin(), all.end());
+    return all;
+  };
+  largest_first.add(subject);
+  EXPECT_EQ(reduce(backend, largest_first, token("simulator", 64, 2)).smallest.config, "stages=1");
+  EXPECT_EQ(reduce(needs, largest_first, token("simulator", 64, 2)).smallest.config, "stages=2");
   FaultyBackend passes(true, [](const Where&) { return false; });
   EXPECT_THAT(reduce(passes, registry_, token("simulator", 64)).refused,
               HasSubstr("does not fail"));
