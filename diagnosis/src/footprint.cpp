@@ -105,6 +105,9 @@ std::string template_name(const core::TemplateEvidence& t) {
                                    t.first_row + t.rows - 1);
 }
 
+/// R^2 below which nothing is explained at all.
+constexpr double kAny = 0.01;
+
 struct Candidate {
   std::string name;
   double r_squared = 0.0;
@@ -135,6 +138,15 @@ void add_terms(const core::Evidence& evidence, const std::string& output,
       bank.push_back({term_name(term, of.coefficient), of.r_squared});
     }
   }
+}
+
+/// Nine tenths of the wrong elements hold what a reading of their bits or an alternative foretells.
+bool explained_elsewhere(const core::Evidence& evidence, const std::string& output) {
+  const auto explains = [&](const auto& entry) {
+    return entry.output == output && entry.wrong > 0 && 10 * entry.matched >= 9 * entry.wrong;
+  };
+  return std::any_of(evidence.readings.begin(), evidence.readings.end(), explains) ||
+         std::any_of(evidence.alternatives.begin(), evidence.alternatives.end(), explains);
 }
 
 std::string r_squared_text(double r_squared) {
@@ -174,7 +186,9 @@ std::string template_text(const core::Evidence& evidence, const std::string& out
   std::stable_sort(bank.begin(), bank.end(),
                    [](const auto& a, const auto& b) { return a.r_squared > b.r_squared; });
   const Candidate& best = bank[0];
-  if (!(best.r_squared > 0.0)) return place + "unknown: no template explains any of the error";
+  // What the bits or the plan's alternatives say exactly is not unknown.
+  if (best.r_squared < kNamedFrom && explained_elsewhere(evidence, output)) return {};
+  if (best.r_squared < kAny) return place + "unknown: no template explains any of the error";
   if (best.r_squared < kNamedFrom) {
     return fmt::format("{}unknown: no template explains half of the error (best: {}, R^2 = {})",
                        place, best.name, r_squared_text(best.r_squared));

@@ -321,13 +321,26 @@ std::optional<Fit> fit(const Tiling& tiling, const std::vector<std::uint32_t>& c
   return best;
 }
 
-/// Are hit blocks about as full as each other? `gained`: bits that the tiling saves.
+/// Are hit blocks about as full as each other? `gained`: bits that the tiling saves. What the plan
+/// suggests need not be as even as chance: a torn tile is a tile.
 bool evenly_filled(const Fit& f, const std::vector<std::uint32_t>& counts, double gained) {
   const std::size_t blocks = f.tiling->sizes.size();
+  const double density = f.in_hit / f.hit_size;
   double own_bits = 0.0;  // with a density of its own for each
+  double spread = 0.0;    // chi squared
   for (std::size_t i = 0; i < counts.size(); ++i) {
     const double size = f.tiling->sizes[i % blocks];
-    if (f.is_hit(counts[i], size)) own_bits += content_bits(counts[i], size);
+    if (!f.is_hit(counts[i], size)) continue;
+    own_bits += content_bits(counts[i], size);
+    spread += std::pow(counts[i] - size * density, 2) / (size * density);
+  }
+  const bool of_plan = f.tiling->kind != Kind::block && f.tiling->kind != Kind::rows &&
+                       f.tiling->kind != Kind::columns && f.tiling->kind != Kind::place;
+  constexpr double kSpread = 1.5, kDeviations = 4.0;
+  const double by_chance = f.hit * (1.0 - density);
+  if (!of_plan && spread > kSpread * by_chance &&
+      spread > by_chance + kDeviations * std::sqrt(2.0 * f.hit) * (1.0 - density)) {
+    return false;
   }
   return content_bits(f.in_hit, f.hit_size) - own_bits <= kLackOfFit * gained + kSlackBits;
 }

@@ -108,6 +108,20 @@ TEST_F(EndToEnd, SharedBufferIsFoundAndExplained) {
   EXPECT_EQ(verdict.findings[0].finding, FindingClass::race_async) << text;
   EXPECT_THAT(text, HasSubstr("held the data of tile"));
   EXPECT_THAT(text, HasSubstr("both use pipeline buffer"));
+  // Whole tiles of the state hold what was computed from another tile of the same buffer.
+  const auto state = std::find_if(evidence.footprints.begin(), evidence.footprints.end(),
+                                  [](const auto& f) { return f.output == "new_state"; });
+  ASSERT_NE(state, evidence.footprints.end());
+  EXPECT_EQ(state->kind, core::FootprintEvidence::Kind::tile);
+  EXPECT_GT(state->density, 0.95);
+  EXPECT_GT(state->log10_ratio, 1.0);
+  const auto moved = std::find_if(evidence.templates.begin(), evidence.templates.end(),
+                                  [](const auto& t) { return t.output == "new_state"; });
+  ASSERT_NE(moved, evidence.templates.end());
+  EXPECT_EQ(moved->kind, core::TemplateEvidence::Kind::tile_input);
+  EXPECT_EQ(moved->detail, moved->tile);
+  EXPECT_EQ(moved->detail % 2, moved->other % 2);
+  EXPECT_GT(moved->r_squared, 0.99);
   for (const core::RaceReport& report : evidence.races) {
     for (const core::AccessSite* site : {&report.first, &report.second}) {
       ASSERT_FALSE(site->where.empty());
@@ -164,7 +178,9 @@ TEST_F(EndToEnd, EarlyReleaseMissesAProxyFence) {
 TEST_F(EndToEnd, CleanGlaDecodePasses) {
   for (const kernels::Variant& variant : registry.get("gla_decode").variants) {
     if (variant.is_mutant) continue;
-    const core::Verdict verdict = diagnosis::diagnose(stress("gla_decode@" + variant.name, 60));
+    const core::Evidence evidence = stress("gla_decode@" + variant.name, 60);
+    EXPECT_TRUE(evidence.footprints.empty() && evidence.templates.empty());
+    const core::Verdict verdict = diagnosis::diagnose(evidence);
     EXPECT_EQ(verdict.outcome, Outcome::pass) << all_text(verdict);
     for (const core::Finding& finding : verdict.findings) {
       // Unswizzled 128-byte rows read by ldmatrix are a true bank conflict of the bulk-copy
@@ -201,6 +217,35 @@ TEST_F(EndToEnd, CleanGemvPassesRaggedAndWhole) {
     const core::Verdict verdict = diagnosis::diagnose(verify(
         variant.name, {"n=33 k=3000 dtype=f16", "n=64 k=1024 dtype=bf16", "n=5 k=9 dtype=f32"}));
     EXPECT_EQ(verdict.outcome, Outcome::pass) << all_text(verdict);
+  }
+}
+
+TEST_F(EndToEnd, FootprintsFollowTheFault) {
+  using Kind = core::FootprintEvidence::Kind;
+  const core::Evidence missed = verify("missed_rows", {"n=64 k=256"});
+  ASSERT_EQ(missed.footprints.size(), 1u);
+  EXPECT_EQ(missed.footprints[0].kind, Kind::last_tile);
+  EXPECT_THAT(all_text(diagnosis::diagnose(missed)), HasSubstr("footprint of y: the last tiles"));
+
+  // A warp computes 32 columns of a row: parts of a tile, not tiles.
+  stress::CampaignPlan plan;
+  plan.race = core::RaceMode::off;
+  plan.arms.resize(1);
+  plan.arms[0].perturbation.name = "random";
+  plan.arms[0].perturbation.policy = core::SchedulePolicy::random;
+  plan.arms[0].trials = 3;
+  stress::RunOptions options;
+  options.experiments = false;
+  for (const bool mutant : {true, false}) {
+    const kernels::ResolvedTrial trial =
+        kernels::resolve(registry, mutant ? "sgemm@missing_barrier" : "sgemm", {}, {});
+    const core::Evidence evidence = stress::run_campaign(*backend, trial, plan, options);
+    EXPECT_EQ(evidence.footprints.size(), mutant ? 1u : 0u);
+    EXPECT_EQ(evidence.templates.empty(), !mutant);
+    if (!mutant || evidence.footprints.empty()) continue;
+    EXPECT_EQ(evidence.footprints[0].kind, Kind::block);
+    EXPECT_EQ(evidence.footprints[0].block_rows, 1);
+    EXPECT_EQ(evidence.footprints[0].block_cols, 32);
   }
 }
 

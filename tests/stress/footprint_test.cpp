@@ -567,6 +567,9 @@ TEST(FootprintWords, TermsStandInTheSameBank) {
             "tile 3: unknown: no template explains half of the error (best: the term A_inv left "
             "out, R^2 = 0.3)");
   EXPECT_EQ(diagnosis::template_text(evidence, "dv"), "");
+  // One that is exact says more.
+  evidence.readings = {{core::ErrorReading::Kind::offset, "dk", 256, 250, 1, 0, 0, 0.5}};
+  EXPECT_EQ(diagnosis::template_text(evidence, "dk"), "");
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ std::string footprint_text(const core::FootprintEvidence& footprint);
 /// The bank of templates and named terms for one output, the best two: "tile 1: the error is that
 /// of the data of tile 3 used in the place of tile 1: R^2 = 0.998; next what belongs to tile 3:
 /// 0.31". Below kNamedFrom the error is unknown, with the best that was tried. Empty where none
-/// was.
+/// was, or where a reading or an alternative says exactly what the wrong elements hold.
 std::string template_text(const core::Evidence& evidence, const std::string& output);
 
 }  // namespace faultline::diagnosis
