@@ -21,7 +21,7 @@ std::vector<std::string> arm_names(const std::string& names) {
     const size_t end = std::min(names.find(',', begin), names.size());
     if (end == begin && !names.empty()) {
       throw core::UsageError(fmt::format("--plan '{}': the name of an arm is empty: write "
-                                         "ARM,ARM,... without blanks or commas too many",
+                                         "ARM,ARM,... without a comma too many",
                                          names));
     }
     if (end > begin) wanted.push_back(names.substr(begin, end - begin));
@@ -34,6 +34,7 @@ std::vector<std::string> arm_names(const std::string& names) {
 
 int stress_command(const Context& context) {
   const Options& options = context.options;
+  const std::vector<std::string> arms = arm_names(options.plan);
   const auto trial = kernels::resolve(context.registry, subject_and_variant(options),
                                       options.problem_values(), options.config_values());
   Run run(context, "stress");
@@ -47,7 +48,7 @@ int stress_command(const Context& context) {
                                                     .seed = options.seed,
                                                     .data = options.data_mode(),
                                                     .race = race_mode(options),
-                                                    .arms = arm_names(options.plan)});
+                                                    .arms = arms});
   run.record().analysis_plan = stress::to_text(plan);
   if (options.verbosity > 0) fmt::print(stderr, "{}\n", run.record().analysis_plan);
 

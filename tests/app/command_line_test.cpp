@@ -175,7 +175,10 @@ TEST_F(CommandLine, WhereItWritesIsRefusedByTheNameOfTheFlag) {
   refuse({"verify", "gemv", "--width", "59"}, "a whole number from 60 to 1000");
 }
 
-TEST_F(CommandLine, ACaseIsATokenOrALineAndNotBoth) {
+TEST_F(CommandLine, ACaseIsATokenOrALineAndAnArmHasAName) {
+  for (const char* plan : {",", "none,", ",none", "none,,flush_l2"}) {
+    refuse({"stress", "gemv", "--plan", plan}, "the name of an arm is empty");
+  }
   for (const char* command : {"explain", "reduce", "replay"}) {
     refuse({command, "fl1.x", "k=5"}, "a token is a whole case: leave 'k=5' out");
   }

@@ -125,8 +125,8 @@ def verify_is_continued():
 
 
 def stress_is_continued():
-    continued_equals_uninterrupted(f"stress gla_decode@shared_buffer {TINY} --trials 48 "
-                                   "--backend simulator --seed 3", 4, signal.SIGHUP)
+    continued_equals_uninterrupted(f"stress gla_decode@shared_buffer {TINY} --trials 36 "
+                                   "--backend simulator --seed 3", 3, signal.SIGHUP)
 
 
 def race_is_continued():
@@ -134,7 +134,7 @@ def race_is_continued():
 
 
 def mutants_are_continued():
-    continued_equals_uninterrupted("mutants rowdot rowscale colsum_affine --backend simulator", 2)
+    continued_equals_uninterrupted("mutants softmax unpack_bwd transpose --backend simulator")
 
 
 def a_file_is_continued():

@@ -570,7 +570,8 @@ TEST_F(JournalTest, DamageInFrontOfWholeLinesIsRefused) {
   const std::string whole = bytes(file());
   const std::size_t second = whole.find('\n') + 1;
   const std::size_t third = whole.rfind('\n', whole.size() - 2) + 1;
-  for (std::size_t at = 0; at < third; at += 3) {
+  // But for the newline of the second: the third is torn, too, without it.
+  for (std::size_t at = 0; at < third - 1; at += 3) {
     std::string damaged = whole;
     damaged[at] = static_cast<char>(damaged[at] ^ 4);
     write(file(), damaged);
