@@ -41,8 +41,8 @@ struct WorstError {
 };
 WorstError worst_error_of(const core::TrialResult& result);
 
-/// What the record says beside an arm's or a config's figures: its note, "131 multiprocessors held",
-/// "990 of 1,000 launches were issued while the blocker held"; empty: nothing.
+/// What the record says beside an arm's or a config's figures: its note, "131 multiprocessors
+/// held", "990 of 1,000 launches were issued while the blocker held"; empty: nothing.
 std::string remarks_text(const core::TrialResult& result);
 
 /// "0.00042"; "-" where it was not measured.

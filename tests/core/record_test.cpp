@@ -159,6 +159,8 @@ RunRecord full_record() {
                       8,
                       3.5,
                       true,
+                      50'000,
+                      8,
                       SchedulePolicy::pct,
                       CopyLateness::lazy,
                       true,
