@@ -481,6 +481,7 @@ TEST_F(CampaignTest, ADelayedModuleIsMadeOnceForAllBlocksOfAnArm) {
   ToyBackend backend(false);
   stress::RunOptions options;
   options.experiments = false;
+  options.follow_ups = false;
   stress::run_campaign(backend, trial, plan, options);
   std::set<core::ModuleRef> modules;
   for (const core::Program& issued : backend.programs) {
