@@ -142,8 +142,15 @@ Options continued(const Options& given, const std::vector<std::string>& argument
   if (const std::string variant = value_of(entries, kVariant); !variant.empty()) {
     options.variant = variant;
   }
-  const bool line_given =
-      !given.words.empty() || std::any_of(arguments.begin(), arguments.end(), is_deciding);
+  const auto flag = std::find_if(arguments.begin(), arguments.end(), is_deciding);
+  const bool line_given = !given.words.empty() || flag != arguments.end();
+  if (given.words.empty() && !options.words.empty() && line_given) {
+    throw core::UsageError(fmt::format(
+        "--resume {}: {} decides results, and those of the run there are decided: beside --resume "
+        "stand reports, --budget and what is printed alone, or the whole command line: faultline "
+        "{}",
+        folder, flag->substr(0, flag->find('=')), fmt::join(then, " ")));
+  }
   if (line_given && deciding_lines(given) != deciding_lines(options)) {
     throw core::UsageError(fmt::format(
         "--resume {}: the run there was begun as `faultline {}`, and this is another command line "

@@ -210,7 +210,7 @@ def what_does_not_fit_is_refused():
     lines = cut_off(f"{command} --run cut", "cut", 3, signal.SIGINT)
     expect(run("verify --resume nowhere"), 2, "there is no run in this folder")
     expect(run("stress --resume cut"), 2, "the run there is one of `faultline verify`")
-    expect(run("verify --resume cut --seed 2"), 2, "this is another command line")
+    expect(run("verify --resume cut --seed 2"), 2, "--seed decides results")
     expect(run(f"{command} --seed 2 --resume cut"), 2, f"was begun as `faultline {command}",
            "('--seed 2' instead of '--seed 1')")
     expect(run("verify --resume cut --run cut"), 2, "give one of them")
