@@ -248,7 +248,7 @@ RunRecord full_record() {
                    FootprintEvidence::Kind::rows,
                    1,
                    64,
-                   12.5}};
+                   11.25}};
   e.templates = {{TemplateEvidence::Kind::tile_input, "y", 1, 2, 3, 4, 5, 128, 0.875}};
   e.experiments = {{ExperimentEvidence::Kind::one_block, "one block: n=16", "memory_stress", 200,
                     31, 300, 2, "fl1.CCCC", "gemv.cu:12", "not enough time"}};
