@@ -65,7 +65,7 @@ class Region {
     }
   }
 
-  bool usable() const { return any_wrong_ && squares_ > 0.0; }
+  bool usable() const { return any_wrong_ && squares_ > 0.0 && std::isfinite(squares_); }
   std::int64_t tile() const { return tile_; }
   std::size_t size() const { return elements_.size(); }
   std::int64_t element(std::size_t i) const { return elements_[i].index; }
