@@ -416,14 +416,14 @@ class MarkdownWriter {
         [](const ErrorHistogram& h) -> Cells {
           const std::string beyond = count_text(h.beyond), in = counted_in_text(h);
           return {code(h.output, true),
-                  code(ratio_bar(h, true), true),
-                  code(ulp_bar(h, true), true),
+                  code(ratio_bar(h, false), true),
+                  code(ulp_bar(h, false), true),
                   h.beyond > 0 ? "**" + beyond + "**" : beyond,
                   count_text(h.counted),
                   count_text(h.compared),
                   in.empty() ? "all" : inline_text(in)};
         },
-        bars_legend(true));
+        bars_legend(false));
   }
 
   void run() {
