@@ -49,7 +49,8 @@ core::TrialResult run_safely(core::Backend& backend, const core::TrialPlan& plan
   }
   try {
     core::TrialResult result = backend.run_trials(plan, request);
-    const bool cut_short = result.skipped || stopped(request.stop) ||
+    // A stress kernel that was not proven to run beside them ends the trials; the note says so.
+    const bool cut_short = result.skipped || stopped(request.stop) || !result.overlap_proven ||
                            result.status != core::ExecutionStatus::completed;
     if (!cut_short && result.trials < request.count) {
       result.status = core::ExecutionStatus::error;
