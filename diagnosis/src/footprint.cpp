@@ -224,4 +224,25 @@ std::vector<std::string> footprint_texts(const core::Evidence& evidence, bool al
   return texts;
 }
 
+std::string race_footprint_text(const core::Evidence& evidence, const core::OutputTotals& output) {
+  const core::TileGeometry& g = output.geometry;
+  for (const core::FootprintEvidence& f : evidence.footprints) {
+    if (f.output != output.name) continue;
+    const bool part = f.kind == Tiling::strip || f.kind == Tiling::rows ||
+                      f.kind == Tiling::columns || f.kind == Tiling::block;
+    if (part && f.block_rows * f.block_cols < g.tile_rows * g.tile_cols &&
+        f.block_rows <= g.tile_rows && f.block_cols <= g.tile_cols) {
+      return fmt::format("parts of tiles of {} are wrong beside parts that are right, as warps of "
+                         "one block leave it: blocks that race with each other rather spoil tiles",
+                         f.output);
+    }
+    if (f.kind == Tiling::tile || f.kind == Tiling::group) {
+      return fmt::format("whole tiles of {} are wrong: so blocks that race with each other may "
+                         "leave it as well as warps of one block",
+                         f.output);
+    }
+  }
+  return {};
+}
+
 }  // namespace faultline::diagnosis

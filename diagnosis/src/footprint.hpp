@@ -13,4 +13,8 @@ namespace faultline::diagnosis {
 /// only where `all` asks for them.
 std::vector<std::string> footprint_texts(const core::Evidence& evidence, bool all);
 
+/// What the footprint of an output says about a race inside blocks against one between them: parts
+/// of its tiles are wrong, or whole ones. Empty where it says neither.
+std::string race_footprint_text(const core::Evidence& evidence, const core::OutputTotals& output);
+
 }  // namespace faultline::diagnosis

@@ -973,6 +973,42 @@ TEST(InvisibleTerms, WhatWasLeftOutIsListedWithTheReason) {
   EXPECT_THAT(all_text(verdict), HasSubstr("dG_A (not evaluated: too many values)"));
 }
 
+// --- footprints ---
+
+TEST(Footprint, PartsOfTilesAndWholeOnesAreToldApartAndChangeNoClass) {
+  using Kind = core::FootprintEvidence::Kind;
+  core::Evidence e = shared_by_values();
+  const core::OutputTotals& output = e.arms[0].result.outputs[0];
+  core::FootprintEvidence f;
+  f.output = output.name;
+  f.kind = Kind::strip;
+  f.block_rows = output.geometry.tile_rows / 2;
+  f.block_cols = output.geometry.tile_cols;
+  f.wrong = 64;
+  f.hit = 1;
+  f.blocks = 8;
+  f.hit_blocks = {5};
+  f.density = 0.996;
+  f.runner_up = Kind::tile;
+  f.runner_up_rows = output.geometry.tile_rows;
+  f.runner_up_cols = output.geometry.tile_cols;
+  f.log10_ratio = 12.3;
+  const auto text_with = [&](Kind kind) {
+    f.kind = kind;
+    e.footprints = {f};
+    const core::Verdict verdict = diagnose(e);
+    EXPECT_EQ(verdict.findings[0].finding, FindingClass::race_shared);
+    EXPECT_EQ(verdict.findings[0].runner_up, FindingClass::race_grid);
+    return all_text(verdict);
+  };
+  EXPECT_THAT(text_with(Kind::strip), HasSubstr("parts of tiles of"));
+  EXPECT_THAT(text_with(Kind::strip), HasSubstr("(block 5 of 8), 99.6 % of their elements wrong; "
+                                                "10^12 times as likely as its tiles of"));
+  EXPECT_THAT(text_with(Kind::tile), HasSubstr("whole tiles of"));
+  // Nothing to say of one that is scattered where a class is found.
+  EXPECT_THAT(text_with(Kind::scattered), Not(HasSubstr("footprint of")));
+}
+
 // --- the decision order ---
 
 /// Half of the configs of a sweep always fail, and their failure was repeated on equal inputs.

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "../cures.hpp"
+#include "../footprint.hpp"
 #include "../words.hpp"
 #include "race_reported.hpp"
 
@@ -43,6 +44,8 @@ std::optional<core::Finding> find_race_shared_by_values(const Facts& facts) {
   for (const core::OutputTotals* output : wrong) {
     finding.evidence.push_back(wrong_output_text(*output));
     finding.evidence.push_back(wrong_place(facts, *output));
+    std::string footprint = race_footprint_text(facts.evidence, *output);
+    if (!footprint.empty()) finding.evidence.push_back(std::move(footprint));
   }
   if (facts.poison_share() > 0.5) {
     finding.evidence.push_back(
