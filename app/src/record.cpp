@@ -29,12 +29,17 @@ constexpr int kExcerptMargin = 3;      // lines of source before and after the m
 constexpr size_t kMaxReplayLines = 2;  // the rest are in the record, arm by arm
 
 // Kinds of the journal's lines.
-constexpr const char* kStoredRun = "stored_run";  ///< key: its number in the store
 constexpr const char* kReplaysStored = "replays_stored";
 constexpr const char* kCases = "cases";  ///< value: numbers of the stored cases replayed first
 
 bool can_be_resumed(std::string_view command) {
   return command == "verify" || command == "stress" || command == "race" || command == "mutants";
+}
+
+std::string absolute(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::absolute(path, error);
+  return error ? path : whole.lexically_normal().string();
 }
 
 /// The record in a folder of --run.
@@ -82,7 +87,9 @@ Run::Run(const Context& context, const char* command)
   record_.provenance.command_line = context.command_line;
   if (journal_) {
     for (const store::JournalEntry& entry : journal_->entries()) {
-      if (entry.kind == kStoredRun && store_) stored_run_ = whole_number(entry.key).value_or(0);
+      if (entry.kind == kStoredRun && store_ && entry.value == absolute(store_->path())) {
+        stored_run_ = whole_number(entry.key).value_or(0);
+      }
       if (entry.kind == kReplaysStored) replayed_are_stored_ = true;
     }
   }
@@ -171,7 +178,8 @@ void Run::keep_in_store(const core::RunRecord& so_far) {
   if (!store_) return;
   if (stored_run_ == 0) {
     stored_run_ = store_->begin_run(so_far);
-    if (journal_) journal_->append({kStoredRun, std::to_string(stored_run_), store_->path()});
+    if (journal_)
+      journal_->append({kStoredRun, std::to_string(stored_run_), absolute(store_->path())});
   }
   store_->update_run(stored_run_, so_far, stress::failing_cases_of(so_far), results_to_store());
   if (replayed_.empty() || replayed_are_stored_) return;

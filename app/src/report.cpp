@@ -2,7 +2,6 @@
 // `faultline report RUN` and `faultline compare RUN RUN`: runs that are over.
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -17,6 +16,7 @@
 #include "faultline/stress/compare.hpp"
 #include "input_file.hpp"
 #include "record.hpp"
+#include "store_choice.hpp"
 #include "whole_number.hpp"
 
 namespace faultline::app {
@@ -109,11 +109,9 @@ core::RunRecord load_run(const Options& options, const std::string& word) {
   return read_record_file(record);
 }
 
-/// EnvironmentError when the file of --store cannot be used, though no word names a run in it. That
-/// of the environment is not meant for every command.
+/// EnvironmentError when the file of --store cannot be used, though no word names a run in it.
 void check_store(const Options& options) {
-  const char* from_environment = std::getenv("FAULTLINE_STORE");
-  if (options.store.empty() || (from_environment && options.store == from_environment)) return;
+  if (!is_store_given(options)) return;
   const store::Store store(options.store, {.access = store::Access::read});
 }
 

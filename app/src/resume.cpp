@@ -14,6 +14,7 @@
 #include "faultline/app/version.hpp"
 #include "faultline/core/errors.hpp"
 #include "faultline/core/generator.hpp"
+#include "store_choice.hpp"
 
 namespace faultline::app {
 namespace {
@@ -165,7 +166,10 @@ Options continued(const Options& given, const std::vector<std::string>& argument
   options.verbosity = given.verbosity;
   options.color = given.color;
   options.width = given.width;
-  if (!given.store.empty()) options.store = given.store;
+  if (const std::string store = value_of(entries, kStoredRun); !store.empty()) {
+    options.store = store;
+  }
+  if (is_store_given(given)) options.store = given.store;
   return options;
 }
 

@@ -12,6 +12,10 @@
 
 namespace faultline::app {
 
+/// Kind of the journal's line that says where the run is stored; key: its number, value: the store,
+/// from the root.
+inline constexpr const char* kStoredRun = "stored_run";
+
 /// The options of a run that is continued: those of the run that the folder of `given` holds, with
 /// the reports, the time and the looks of `given`. UsageError, in one sentence, when the folder
 /// holds no unfinished run, one of another command, or when `arguments` hold another command line.

@@ -176,7 +176,10 @@ def the_store_has_one_run():
     expect(run("verify gemv@dropped_tail n=1 k=257 dtype=f16 --config stages=3 --trials 1 "
                "--backend simulator --store s.db"), 1)
     cut_off(f"verify {CELLS} --run cut --store s.db", "cut", 4, signal.SIGKILL)
-    expect(run("verify --resume cut"), 1, "stored: run 2 in s.db")
+    os.mkdir("elsewhere")
+    os.chdir("elsewhere")
+    expect(run("verify --resume ../cut"), 1, "stored: run 2 in ", "/s.db")
+    os.chdir("..")
     connection = sqlite3.connect("s.db")
     check(connection.execute("SELECT count(*), count(finished_at) FROM runs").fetchall() ==
           [(2, 2)], "two runs, both finished")
