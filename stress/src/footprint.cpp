@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -19,11 +18,13 @@ constexpr std::size_t kPatternsKept = 16;
 constexpr std::int64_t kElementsKept = std::int64_t{1} << 22;
 /// Below this many elements a block is hardly one, and their number says more than the tiling.
 constexpr std::int64_t kSmallestBlock = 8;
-constexpr double kContrast = 8.0;   ///< density of hit blocks over that of clean ones
-constexpr double kLackOfFit = 0.1;  ///< share of the bits gained that one density for all hit
-constexpr double kSlackBits = 4.0;  ///< blocks may lose, and so many bits more
-constexpr double kLines = 3.0;      ///< pairs of wrong elements in one row over what chance gives
-constexpr double kPairsExpected = 8.0;
+constexpr double kContrast = 8.0;  ///< least density of hit blocks over that of clean ones
+/// What one density for all hit blocks may lose against one for each: a share of the bits gained,
+/// and so many more.
+constexpr double kLackOfFit = 0.1, kSlackBits = 4.0;
+/// Pairs of wrong elements in one row (or column) of a block over what chance gives, either way;
+/// asked where chance gives at least so many.
+constexpr double kLines = 3.0, kPairsExpected = 8.0;
 constexpr double kShapeBits = 2.0;  ///< by which a shape that nothing suggests must be ahead
 
 /// Bits to name each kind of tiling: the plan's own first. What is left is shared by other blocks.
