@@ -13,7 +13,7 @@
 namespace faultline::stress::detail {
 namespace {
 
-using Kind = core::TemplateEvidence::Kind;
+using TemplateKind = core::TemplateEvidence::Kind;
 using References = std::vector<core::ReferenceTensor>;
 
 constexpr std::size_t kKept = 2;
@@ -221,12 +221,12 @@ class Bank {
   std::vector<core::TemplateEvidence> best(Slices& slices) {
     zeros();
     if (sources_.previous)
-      hold({.kind = Kind::previous_output}, values_of(*sources_.previous), true);
+      hold({.kind = TemplateKind::previous_output}, values_of(*sources_.previous), true);
     other_tiles();
     for (const core::TileHypothesis& h : sources_.hypotheses) {
       if (h.output != o_ || h.source == h.destination) continue;
       hold(
-          {.kind = Kind::tile_input, .detail = h.destination, .other = h.source},
+          {.kind = TemplateKind::tile_input, .detail = h.destination, .other = h.source},
           [&](std::size_t i) { return h.values[static_cast<std::size_t>(region_.element(i))]; },
           true);
     }
@@ -258,7 +258,7 @@ class Bank {
   /// half.
   void zeros() {
     hold(
-        {.kind = Kind::zero},
+        {.kind = TemplateKind::zero},
         [&](std::size_t i) { return region_.is_zero(i) ? 0.0 : region_.expected(i); }, false);
   }
 
@@ -276,7 +276,7 @@ class Bank {
       const std::int64_t down = (other / across - tile / across) * g_.tile_rows;
       const std::int64_t right = (other % across - tile % across) * g_.tile_cols;
       hold(
-          {.kind = Kind::other_tile, .other = other},
+          {.kind = TemplateKind::other_tile, .other = other},
           [&](std::size_t i) {
             const std::int64_t row = region_.element(i) / g_.cols + down;
             const std::int64_t col = region_.element(i) % g_.cols + right;
@@ -290,7 +290,7 @@ class Bank {
   void transposed() {
     if (g_.cols < 2 || g_.rows < 2) return;
     hold(
-        {.kind = Kind::transposed},
+        {.kind = TemplateKind::transposed},
         [&](std::size_t i) {
           return expected_at(region_.element(i) % g_.cols * g_.rows + region_.element(i) / g_.cols);
         },
@@ -299,7 +299,7 @@ class Bank {
     const std::int64_t square = g_.tile_rows == g_.tile_cols ? g_.tile_rows : g_.cols;
     if (square == g_.rows || g_.cols % square != 0) return;
     hold(
-        {.kind = Kind::transposed},
+        {.kind = TemplateKind::transposed},
         [&](std::size_t i) {
           const std::int64_t row = region_.element(i) / g_.cols, col = region_.element(i) % g_.cols;
           return expected_at((row - row % square + col % square) * g_.cols + col - col % square +
@@ -316,7 +316,7 @@ class Bank {
     for (std::int64_t s = 0; s < count; ++s) {
       const References without = slices.scaled(s, 0.0);
       const auto value = values_of(without);
-      hold({.kind = Kind::slice_missing, .detail = s, .other = s}, value, false);
+      hold({.kind = TemplateKind::slice_missing, .detail = s, .other = s}, value, false);
       std::vector<double> add(n);
       for (std::size_t i = 0; i < n; ++i) add[i] = region_.expected(i) - value(i);
       adds.push_back(std::move(add));
@@ -327,7 +327,7 @@ class Bank {
     } else if (slices.affords(count)) {
       for (std::int64_t s = 0; s < count; ++s) {
         const References twice = slices.scaled(s, 2.0);
-        hold({.kind = Kind::slice_doubled, .detail = s}, values_of(twice), false);
+        hold({.kind = TemplateKind::slice_doubled, .detail = s}, values_of(twice), false);
       }
     }
   }
@@ -343,7 +343,8 @@ class Bank {
            other <= std::min(count - 1, s + reach); ++other) {
         if (other == s || slices.length(other) != slices.length(s)) continue;
         const References replaced = slices.replaced(s, other);
-        hold({.kind = Kind::slice_stale, .detail = s, .other = other}, values_of(replaced), false);
+        hold({.kind = TemplateKind::slice_stale, .detail = s, .other = other}, values_of(replaced),
+             false);
       }
     }
   }
@@ -368,18 +369,18 @@ class Bank {
     };
     for (std::int64_t s = 0; s < count; ++s) {
       hold(
-          {.kind = Kind::slice_doubled, .detail = s},
+          {.kind = TemplateKind::slice_doubled, .detail = s},
           [&](std::size_t i) { return region_.expected(i) + add(s, i); }, false);
       for (std::int64_t other = 0; other < count; ++other) {
         if (other == s) continue;
         hold(
-            {.kind = Kind::slice_stale, .detail = s, .other = other},
+            {.kind = TemplateKind::slice_stale, .detail = s, .other = other},
             [&](std::size_t i) { return region_.expected(i) - add(s, i) + add(other, i); }, false);
       }
       // All from one on, as of a loop that ends too early.
       if (s == 0 || s + 1 == count) continue;
       hold(
-          {.kind = Kind::slice_missing, .detail = s, .other = count - 1},
+          {.kind = TemplateKind::slice_missing, .detail = s, .other = count - 1},
           [&](std::size_t i) {
             double sum = region_.expected(i);
             for (std::int64_t from = s; from < count; ++from) sum -= add(from, i);
@@ -387,8 +388,8 @@ class Bank {
           },
           false);
     }
-    for (const auto& [kind, dtype] : {std::pair(Kind::rounded_f16, core::Dtype::f16),
-                                      std::pair(Kind::rounded_bf16, core::Dtype::bf16)}) {
+    for (const auto& [kind, dtype] : {std::pair(TemplateKind::rounded_f16, core::Dtype::f16),
+                                      std::pair(TemplateKind::rounded_bf16, core::Dtype::bf16)}) {
       hold(
           {.kind = kind},
           [&](std::size_t i) {
