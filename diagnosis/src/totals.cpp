@@ -9,20 +9,6 @@
 namespace faultline::diagnosis {
 namespace {
 
-void accumulate(core::TileTotals& into, const core::TileTotals& from) {
-  into.bad_trials += from.bad_trials;
-  into.bad_elements += from.bad_elements;
-  into.not_finite += from.not_finite;
-  into.poison += from.poison;
-  into.no_reference += from.no_reference;
-  into.worst_ratio = std::max(into.worst_ratio, from.worst_ratio);
-  into.worst_ulps = std::max(into.worst_ulps, from.worst_ulps);
-  if (into.first_bad_index < 0 ||
-      (from.first_bad_index >= 0 && from.first_bad_index < into.first_bad_index)) {
-    into.first_bad_index = from.first_bad_index;
-  }
-}
-
 auto location_key(const core::AccessSite& site) {
   const core::SourceLocation where = site.where.empty() ? core::SourceLocation{} : site.where[0];
   return std::tuple(where.file, where.line, site.instruction, site.kernel, site.async_proxy);
@@ -40,6 +26,20 @@ auto access_key(const core::AccessStatistics& access) {
 }
 
 }  // namespace
+
+void accumulate(core::TileTotals& into, const core::TileTotals& from) {
+  into.bad_trials += from.bad_trials;
+  into.bad_elements += from.bad_elements;
+  into.not_finite += from.not_finite;
+  into.poison += from.poison;
+  into.no_reference += from.no_reference;
+  into.worst_ratio = std::max(into.worst_ratio, from.worst_ratio);
+  into.worst_ulps = std::max(into.worst_ulps, from.worst_ulps);
+  if (into.first_bad_index < 0 ||
+      (from.first_bad_index >= 0 && from.first_bad_index < into.first_bad_index)) {
+    into.first_bad_index = from.first_bad_index;
+  }
+}
 
 void accumulate(core::OutputTotals& into, const core::OutputTotals& from) {
   if (into.name.empty()) {

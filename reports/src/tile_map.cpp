@@ -7,25 +7,12 @@
 #include <cmath>
 
 #include "faultline/diagnosis/footprint.hpp"
+#include "faultline/diagnosis/totals.hpp"
 #include "numbers.hpp"
 #include "view.hpp"
 
 namespace faultline::reports {
 namespace {
-
-void add(core::TileTotals& sum, const core::TileTotals& part) {
-  sum.bad_trials += part.bad_trials;
-  sum.bad_elements += part.bad_elements;
-  sum.not_finite += part.not_finite;
-  sum.poison += part.poison;
-  sum.no_reference += part.no_reference;
-  sum.worst_ratio = worse(sum.worst_ratio, part.worst_ratio);
-  sum.worst_ulps = worse(sum.worst_ulps, part.worst_ulps);
-  if (part.first_bad_index >= 0 &&
-      (sum.first_bad_index < 0 || part.first_bad_index < sum.first_bad_index)) {
-    sum.first_bad_index = part.first_bad_index;
-  }
-}
 
 // An output's totals over several results, tile by tile.
 struct Gathered {
@@ -81,7 +68,7 @@ void fill(TileMap& map, const std::vector<core::TileTotals>& tiles) {
     core::TileTotals folded;
     TileCell& cell = map.cells[map.cell_of(position)];
     for (std::int64_t tile = position; tile < count; tile += group) {
-      add(folded, tiles[static_cast<std::size_t>(tile)]);
+      diagnosis::accumulate(folded, tiles[static_cast<std::size_t>(tile)]);
       cell.elements += elements_of(map.geometry, tile);
     }
     ++cell.tiles;
@@ -89,7 +76,7 @@ void fill(TileMap& map, const std::vector<core::TileTotals>& tiles) {
     cell.last = cell.present ? std::max(cell.last, position) : position;
     cell.present = true;
     const std::uint64_t worst_trials = std::max(cell.totals.bad_trials, folded.bad_trials);
-    add(cell.totals, folded);
+    diagnosis::accumulate(cell.totals, folded);
     if (map.binned()) {
       cell.totals.bad_trials = worst_trials;  // a trial must not count once per tile of the cell
     }
@@ -163,7 +150,7 @@ std::vector<TileMap> tile_maps_of(const core::RunRecord& record, std::int64_t ma
       found->map.compared_elements += output.compared_elements;
       found->map.worst_ratio = worse(found->map.worst_ratio, output.worst_ratio);
       for (std::size_t i = 0; i < std::min(found->tiles.size(), output.tiles.size()); ++i) {
-        add(found->tiles[i], output.tiles[i]);
+        diagnosis::accumulate(found->tiles[i], output.tiles[i]);
       }
     }
   });

@@ -244,9 +244,8 @@ void TrialRunner::allocate() {
   constexpr std::uint32_t kSparserInBatches = 8;
   const std::uint32_t histogram_every =
       request_.histogram_every * (arm_.batch > 1 ? kSparserInBatches : 1);
-  comparator_ =
-      std::make_unique<Comparator>(std::move(outputs), arm_.batch, request_.capture_limit,
-                                   !arm_.fresh_inputs, histogram_every, kernels_);
+  comparator_ = std::make_unique<Comparator>(std::move(outputs), arm_.batch, request_.capture_limit,
+                                             !arm_.fresh_inputs, histogram_every, kernels_);
   std::set<core::ModuleRef> modules;
   for (const core::Operation& operation : plan_.program(arm_.batch).operations) {
     if (const auto* launch = std::get_if<core::LaunchOperation>(&operation.what)) {

@@ -8,6 +8,9 @@
 
 namespace faultline::diagnosis {
 
+/// Sums of counts, the worst of the errors (a ratio is never NaN: that of a NaN is infinite).
+void accumulate(core::TileTotals& into, const core::TileTotals& from);
+
 /// Add `from` to `into`, which may be empty (name == ""). Tiles are added when both have the same
 /// geometry; otherwise `into` keeps no tiles, because tile 3 of one is not tile 3 of the other.
 void accumulate(core::OutputTotals& into, const core::OutputTotals& from);
