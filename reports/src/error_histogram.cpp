@@ -61,6 +61,11 @@ std::string nth(std::uint32_t n) {
 
 std::string counted_in_text(const ErrorHistogram& h) {
   if (h.counted >= h.compared) return {};
+  if (h.every > 1 && h.least_every > 1 && h.least_every < h.every) {
+    return fmt::format("counted in every {} trial, in every {} where many share a launch, and in "
+                       "failing trials that were kept",
+                       nth(h.least_every), nth(h.every));
+  }
   if (h.every > 1) {
     return fmt::format("counted in every {} trial, and in failing trials that were kept",
                        nth(h.every));
@@ -97,6 +102,9 @@ std::vector<ErrorHistogram> error_histograms_of(const core::RunRecord& record) {
       core::add_bins(found->ulps, output.ulp_bins);
       found->compared += output.compared_elements;
       found->every = std::max(found->every, output.bins_every);
+      found->least_every = found->least_every == 0
+                               ? output.bins_every
+                               : std::min(found->least_every, output.bins_every);
     }
   });
   for (ErrorHistogram& h : histograms) {

@@ -19,6 +19,7 @@ struct ErrorHistogram {
   std::uint64_t counted = 0, compared = 0;   ///< elements; counted <= compared
   std::uint64_t beyond = 0, not_finite = 0;  ///< of those counted: error over bound > 1; no number
   std::uint32_t every = 1;                   ///< core::OutputTotals::bins_every, the largest
+  std::uint32_t least_every = 0;             ///< and the smallest; 0: the same
 };
 /// One for each output of which errors were counted, those with errors beyond the bound first.
 std::vector<ErrorHistogram> error_histograms_of(const core::RunRecord& record);

@@ -45,7 +45,7 @@ struct DeviceArms {
     }
     if (perturbation.free_sms > 0) {
       // A trial takes up to so many times as long as on the whole device.
-      constexpr std::uint64_t kOfEachFree = 500;
+      constexpr std::uint64_t kOfEachFree = 100;
       n = std::min(n, kOfEachFree * perturbation.free_sms);
       if (n < trials) reason += fmt::format("; {} trials only, which take longer", n);
       std::string why = all_of_them;

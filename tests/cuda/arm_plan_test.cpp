@@ -241,6 +241,22 @@ TEST(ArmPlan, FewerMultiprocessorsOnlyWhereTheSubjectCanDoWithThem) {
   EXPECT_THAT(note_of(plan, left(8)), testing::HasSubstr("neighbours"));
 }
 
+TEST(ArmPlan, ErrorsAreCountedInAtMostEveryEighthLaunchOfManyTrials) {
+  const auto every = [](std::uint32_t wanted, std::uint32_t batch) {
+    core::TrialRequest request;
+    request.count = 100'000;
+    request.histogram_every = wanted;
+    request.perturbation.batch = batch;
+    return plan_arm(make_plan(8, 1000), request, kH200).histogram_every;
+  };
+  EXPECT_EQ(every(32, 1), 32u);
+  EXPECT_EQ(every(33, 1), 64u);
+  EXPECT_EQ(every(32, 256), 2048u);
+  EXPECT_EQ(every(32, 50), 512u);
+  EXPECT_EQ(every(0, 256), 0u);
+  EXPECT_EQ(every(1, 256), 1u) << "asked for all";
+}
+
 TEST(ArmPlan, BlockersEnd) {
   const core::TrialPlan plan = make_plan(8, 16);
   EXPECT_FALSE(planned(plan, 100, [](auto& p) { p.blocker_ns = 1'000'000; }).skipped);

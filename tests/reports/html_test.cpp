@@ -163,6 +163,9 @@ TEST(ErrorHistograms, SayWhatWasCounted) {
   h.every = 32;
   EXPECT_EQ(counted_in_text(h),
             "counted in every 32nd trial, and in failing trials that were kept");
+  h.least_every = 32;
+  h.every = 2048;
+  EXPECT_THAT(counted_in_text(h), HasSubstr("every 32nd trial, in every 2048th where many share"));
 }
 
 TEST(ConfigMatrix, HasEachCellOnceAndTheFailedOneOfTwo) {

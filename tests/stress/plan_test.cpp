@@ -90,7 +90,7 @@ TEST(DevicePlan, WaitingArmsGetFewerTrialsAndSaySo) {
   EXPECT_EQ(find_arm(plan, "spin_1ms")->trials, 5000u);
   EXPECT_EQ(find_arm(plan, "sleep_5ms")->trials, 1000u);
   EXPECT_THAT(stress::to_text(plan), HasSubstr("1000 trials only, which wait 5 s in all"));
-  EXPECT_EQ(find_arm(plan, "sm_limit_1")->trials, 500u);
+  EXPECT_EQ(find_arm(plan, "sm_limit_1")->trials, 100u);
   EXPECT_EQ(find_arm(plan, "sm_limit_half")->trials, 5000u);
   EXPECT_EQ(find_arm(plan, "sm_limit_half")->perturbation.free_sms, 66u);
   EXPECT_EQ(

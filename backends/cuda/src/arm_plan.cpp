@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "faultline/core/errors.hpp"
@@ -69,6 +70,12 @@ void validate(const core::TrialPlan& plan, const core::TrialRequest& request) {
                        inputs, outputs, workspaces, abi::kMaxInputs, abi::kMaxOutputs,
                        abi::kMaxPoisoned));
   }
+}
+
+std::uint32_t histogram_every(std::uint32_t wanted, std::uint32_t batch) {
+  if (wanted <= 1) return wanted;
+  constexpr std::uint32_t kLaunches = 8;
+  return std::bit_ceil(std::max(wanted, batch > 1 ? kLaunches * batch : 1));
 }
 
 std::uint32_t resolve_batch(const core::TrialPlan& plan, const core::Perturbation& perturbation,
@@ -139,6 +146,7 @@ ArmPlan plan_arm(const core::TrialPlan& plan, const core::TrialRequest& request,
     arm.batch = static_cast<std::uint32_t>(trials_fitting);
   }
   arm.launches = ceil_div(request.count, arm.batch);
+  arm.histogram_every = histogram_every(request.histogram_every, arm.batch);
 
   if (perturbation.pool_bytes > 0) {
     const std::uint64_t set_inputs = trial_inputs * arm.batch;

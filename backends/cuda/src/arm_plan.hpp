@@ -26,7 +26,11 @@ struct ArmPlan {
   bool fresh_inputs = false;
   bool oracle_per_launch = false;   ///< the reference is made anew before each launch
   bool references_per_set = false;  ///< made for a whole round of sets before its trials
-  int carveout_percent = 50;        ///< shared-memory carve-out of everything that runs
+  /// Errors are counted by size in trials that are multiples of this, a power of two; 0: in none.
+  /// With many trials in a launch rarer than asked for, in at most every eighth launch: the block
+  /// that counts is the last to end.
+  std::uint32_t histogram_every = 0;
+  int carveout_percent = 50;  ///< shared-memory carve-out of everything that runs
 };
 
 /// Bytes of one trial's inputs, of its outputs and workspaces, and of its references (expected and

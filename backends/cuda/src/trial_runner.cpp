@@ -240,12 +240,8 @@ void TrialRunner::allocate() {
   for (const std::uint32_t index : outputs_) {
     outputs.push_back(plan_.buffers[index]);
   }
-  // Where trials share a grid each takes a few per cent of the time, and counting as long as ever.
-  constexpr std::uint32_t kSparserInBatches = 8;
-  const std::uint32_t histogram_every =
-      request_.histogram_every * (arm_.batch > 1 ? kSparserInBatches : 1);
   comparator_ = std::make_unique<Comparator>(std::move(outputs), arm_.batch, request_.capture_limit,
-                                             !arm_.fresh_inputs, histogram_every, kernels_);
+                                             !arm_.fresh_inputs, arm_.histogram_every, kernels_);
   std::set<core::ModuleRef> modules;
   for (const core::Operation& operation : plan_.program(arm_.batch).operations) {
     if (const auto* launch = std::get_if<core::LaunchOperation>(&operation.what)) {
