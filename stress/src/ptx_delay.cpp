@@ -90,6 +90,14 @@ class Walker {
     return looping;
   }
 
+  /// Where a kernel is defined, from its linkage directive to behind its body.
+  struct Kernel {
+    std::string name;
+    std::size_t begin = 0, end = 0;
+  };
+  /// Of run().
+  const std::vector<Kernel>& kernels() const { return kernels_; }
+
   std::vector<PtxSite> run() {
     while (at_ < ptx_.size()) {
       skip_blanks();
@@ -99,8 +107,11 @@ class Walker {
         ++depth_;
         ++at_;
       } else if (c == '}') {
-        if (--depth_ == 0) function_.clear();
         ++at_;
+        if (--depth_ == 0) {
+          if (is_entry_ && !function_.empty()) kernels_.back().end = at_;
+          function_.clear();
+        }
       } else if (depth_ == 0) {
         at_top_level();
       } else {
@@ -165,9 +176,21 @@ class Walker {
       }
       function_ = first_word(name);
       is_entry_ = keyword == ".entry";
+      if (is_entry_) kernels_.push_back({function_, at_ + linkage_of(text.substr(0, found)), at_});
       where_ = {};
     }
     at_ = end < ptx_.size() && ptx_[end] == ';' ? end + 1 : end;
+  }
+
+  /// Where what stands directly in front of ".entry" begins: ".visible ", ".weak ", or nothing.
+  static std::size_t linkage_of(std::string_view before) {
+    const std::size_t last = before.find_last_not_of(" \t\r\n");
+    for (const std::string_view linkage :
+         {std::string_view(".visible"), std::string_view(".weak")}) {
+      if (last == before.npos || !before.substr(0, last + 1).ends_with(linkage)) continue;
+      return last + 1 - linkage.size();
+    }
+    return before.size();
   }
 
   void statement() {
@@ -273,6 +296,7 @@ class Walker {
   std::map<int, std::string> files_;
   std::map<Line, Line> callers_;  ///< of lines that were inlined
   std::vector<PtxSite> sites_;
+  std::vector<Kernel> kernels_;
   struct Branch {
     std::string function, label;
     std::size_t at;
@@ -307,6 +331,35 @@ std::vector<PtxSite> sites_of(const core::Module& module, const std::set<std::st
                 [&](const PtxSite& s) { return s.is_entry && !entries.contains(s.function); });
   return sites;
 }
+
+/// A PTX text without the kernels that are not launched: a driver compiles all of a text, and a
+/// module may have dozens.
+class LaunchedText {
+ public:
+  LaunchedText(const std::string& ptx, const std::set<std::string>& entries) : ptx_(ptx) {
+    // Full debug information names the bodies that it is about.
+    if (ptx.find(".debug_info") != ptx.npos) return;
+    Walker walker(ptx, 0);
+    walker.run();
+    for (const Walker::Kernel& kernel : walker.kernels()) {
+      if (!entries.contains(kernel.name)) left_out_.push_back(kernel);
+    }
+  }
+
+  /// Appends the text from `begin` to `end`, without what is left out.
+  void append(std::string& to, std::size_t begin, std::size_t end) const {
+    for (const Walker::Kernel& kernel : left_out_) {
+      if (kernel.end <= begin || kernel.begin >= end) continue;
+      if (kernel.begin > begin) to.append(ptx_, begin, kernel.begin - begin);
+      begin = std::min(kernel.end, end);
+    }
+    to.append(ptx_, begin, end - begin);
+  }
+
+ private:
+  const std::string& ptx_;
+  std::vector<Walker::Kernel> left_out_;
+};
 
 /// Sleeps in those warps of a block whose bit is set; neighbouring blocks begin at other bits.
 std::string delay_text(const core::Perturbation& p, std::uint64_t number) {
@@ -378,16 +431,17 @@ core::Program with_delays(const core::Program& program, const core::Perturbation
     auto known =
         std::find_if(made.begin(), made.end(), [&](const auto& m) { return m.first == key; });
     if (known == made.end()) {
+      const LaunchedText launched_text(module->ptx, entries);
       std::string text;
       std::size_t copied = 0;
       for (std::size_t i = 0; i < sites.size(); ++i) {
         const std::uint64_t here = first + i + 1;
         if (perturbation.delay_site != 0 && perturbation.delay_site != here) continue;
-        text += module->ptx.substr(copied, sites[i].offset - copied);
+        launched_text.append(text, copied, sites[i].offset);
         text += delay_text(perturbation, here);
         copied = sites[i].offset;
       }
-      text += module->ptx.substr(copied);
+      launched_text.append(text, copied, module->ptx.size());
       const bool same = copied == 0;
       made.emplace_back(key, same ? module : core::with_ptx(*module, std::move(text)));
       known = made.end() - 1;

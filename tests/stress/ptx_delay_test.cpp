@@ -143,6 +143,30 @@ TEST(PtxDelays, AreThoseOfTheLaunchedKernelAndTheSameAloneOrTogether) {
   EXPECT_NE(text(0, 1).find(delay), std::string::npos);
 }
 
+TEST(PtxDelays, LeaveOutKernelsThatAreNotLaunched) {
+  core::Perturbation p;
+  p.delay_sites = stress::kSynchronisationSites;
+  p.delay_ns = 4096;
+  std::vector<std::pair<std::string, core::ModuleRef>> made;
+  const auto delayed = [&](const std::string& entry) {
+    const core::Program program = stress::with_delays(program_of(entry), p, made);
+    return std::get<core::LaunchOperation>(program.operations[0].what).module->ptx;
+  };
+  const std::string all = kText, first = delayed("first"), second = delayed("second");
+  // Nothing but the definition goes, with its linkage; what is behind it stays.
+  const std::size_t begin = all.find(".visible .entry second()"), end = all.find("\t.file", begin);
+  EXPECT_THAT(first, Not(HasSubstr("second")));
+  EXPECT_THAT(first, HasSubstr(".entry first"));
+  EXPECT_TRUE(first.ends_with("\n" + all.substr(end))) << first;
+  EXPECT_THAT(second, Not(HasSubstr(".entry first")));
+  EXPECT_THAT(second, HasSubstr(".visible .entry second()\n{\n\tbar.sync 0;"));
+  EXPECT_EQ(std::count(second.begin(), second.end(), '{'),
+            std::count(second.begin(), second.end(), '}'));
+  EXPECT_LT(begin, end);
+  // Sites are found again at the same instructions.
+  EXPECT_EQ(stress::find_sites(first, stress::kSynchronisationSites).size(), 6u);
+}
+
 TEST(PtxSites, ArrivingIsDelayedBeforeItAndWaitingBehindIt) {
   const auto behind = [](const std::string& instruction) {
     const std::string text = ".visible .entry k() {\n" + instruction + ";\nret;\n}\n";
