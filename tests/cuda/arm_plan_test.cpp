@@ -6,6 +6,8 @@
 #include "co_resident.hpp"
 #include "prepared_program.hpp"
 
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -255,6 +257,27 @@ TEST(ArmPlan, ErrorsAreCountedInAtMostEveryEighthLaunchOfManyTrials) {
   EXPECT_EQ(every(32, 50), 512u);
   EXPECT_EQ(every(0, 256), 0u);
   EXPECT_EQ(every(1, 256), 1u) << "asked for all";
+}
+
+TEST(LaunchQueue, HoldsAsManyAsTakeATenthOfASecond) {
+  const auto waits = [](std::uint64_t launches, double seconds_each) {
+    LaunchQueue queue;
+    std::vector<double> took;
+    double since = 0.0;
+    for (std::uint64_t i = 0; i < launches; ++i) {
+      queue.issued();
+      since += seconds_each;
+      if (!queue.full()) continue;
+      queue.drained(since);
+      took.push_back(since);
+      since = 0.0;
+    }
+    return took;
+  };
+  EXPECT_LT(waits(1'000'000, 10e-6).size(), 200u) << "seldom";
+  const std::vector<double> slow = waits(200, 0.02);
+  EXPECT_LT(*std::max_element(slow.begin(), slow.end()), 0.2);
+  EXPECT_EQ(waits(20, 3.0).size(), 20u) << "one at a time";
 }
 
 TEST(ArmPlan, BlockersEnd) {

@@ -456,6 +456,28 @@ TEST_F(CampaignTest, OnlyWhatDelaysBreakIsLeftOut) {
   EXPECT_TRUE(result(2).skipped) << "without delays it runs";
 }
 
+TEST_F(CampaignTest, TrialsThatEndedBecauseNothingRanBesideThemAreNoError) {
+  ToyBackend backend(false);
+  bool proven = false;
+  backend.after = [&](const core::TrialRequest& request, core::TrialResult& result) {
+    if (request.perturbation.free_sms == 0) return;
+    result.trials = 2;
+    result.overlap_proven = proven;
+    result.note = "3 multiprocessors were to be held and 2 were";
+  };
+  stress::CampaignPlan plan;
+  plan.arms.resize(1);
+  plan.arms[0].trials = 50;
+  plan.arms[0].perturbation.name = "sm_limit_1";
+  plan.arms[0].perturbation.free_sms = 1;
+  const core::Evidence open = stress::run_campaign(backend, trial, plan);
+  EXPECT_EQ(open.arms.at(0).result.status, core::ExecutionStatus::completed);
+  EXPECT_EQ(diagnosis::diagnose(open).outcome, Outcome::inconclusive) << "and no pass";
+  proven = true;
+  const core::Evidence broken = stress::run_campaign(backend, trial, plan);
+  EXPECT_EQ(broken.arms.at(0).result.status, core::ExecutionStatus::error);
+}
+
 TEST_F(CampaignTest, ADelayedModuleIsMadeOnceForAllBlocksOfAnArm) {
   const auto program = trial.plan.program;
   trial.plan.program = [program](std::uint32_t batch) {

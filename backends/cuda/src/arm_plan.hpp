@@ -2,6 +2,7 @@
 // How an arm's perturbation is carried out: batch, pool and graph sizes. Pure arithmetic, no CUDA.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -43,6 +44,27 @@ std::uint64_t reference_bytes(const core::TrialPlan& plan);
 /// empty output.
 ArmPlan plan_arm(const core::TrialPlan& plan, const core::TrialRequest& request,
                  const DeviceLimits& device);
+
+/// How many launches may be under way beside a kernel that has to be started anew every few
+/// seconds: as many as take about a tenth of a second, found by trying.
+class LaunchQueue {
+ public:
+  void issued() { ++under_way_; }
+  bool full() const { return under_way_ >= limit_; }
+  /// All have ended, `seconds` after the first of them was issued.
+  void drained(double seconds) {
+    constexpr std::uint64_t kMost = 1 << 20;
+    if (seconds > 0.2) {
+      limit_ = std::max<std::uint64_t>(limit_ / 4, 1);
+    } else if (seconds < 0.05) {
+      limit_ = std::min(2 * limit_, kMost);
+    }
+    under_way_ = 0;
+  }
+
+ private:
+  std::uint64_t limit_ = 1, under_way_ = 0;
+};
 
 /// Input sets for cold timing: at least 3, and at least 700 MB together, as far as `free_bytes`
 /// reach; 1 when hot.

@@ -83,7 +83,7 @@ core::TrialResult TrialRunner::run(bool& context_lost) {
     if (CoResidentKernel::wanted(request_.perturbation)) {
       stress_ = std::make_unique<CoResidentKernel>(request_.perturbation, kernels_);
     }
-    last_checkpoint_ = Clock::now();
+    last_checkpoint_ = queued_since_ = Clock::now();
     const auto begin = Clock::now();
     try {
       if (arm_.launches_per_graph > 0) {
@@ -583,6 +583,14 @@ void TrialRunner::run_launches() {
     }
     issue_launch(index, range_of(trial, trials), false);
     issued_ += trials;
+    if (stress_) {
+      queue_.issued();
+      if (queue_.full()) {
+        wait();
+        queue_.drained(std::chrono::duration<double>(Clock::now() - queued_since_).count());
+        queued_since_ = Clock::now();
+      }
+    }
     if (checkpoint(false)) {
       return;
     }

@@ -78,6 +78,8 @@ class TrialRunner {
   std::vector<InputSet> sets_;
   std::unique_ptr<Comparator> comparator_;
   std::unique_ptr<CoResidentKernel> stress_;
+  LaunchQueue queue_;  // of launches beside it
+  std::chrono::steady_clock::time_point queued_since_{};
   std::unique_ptr<Event> unblocked_;  // behind the last blocker
   std::vector<core::ModuleRef> subject_modules_;
 
