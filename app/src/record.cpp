@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
-#include <sstream>
 
 #include "faultline/app/version.hpp"
 #include "faultline/core/errors.hpp"
@@ -30,7 +29,7 @@ constexpr size_t kMaxReplayLines = 2;  // the rest are in the record, arm by arm
 
 // Kinds of the journal's lines.
 constexpr const char* kReplaysStored = "replays_stored";
-constexpr const char* kCases = "cases";  ///< value: numbers of the stored cases replayed first
+constexpr const char* kCases = "cases";  ///< value: cases_to_text() of those replayed first
 
 bool can_be_resumed(std::string_view command) {
   return command == "verify" || command == "stress" || command == "race" || command == "mutants";
@@ -51,6 +50,17 @@ void write_record(const std::string& folder, const core::RunRecord& record) {
 std::string host_name() {
   char name[256] = {};
   return gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+}
+
+/// Whether the store has this very case, the build of its kernel apart, under its number.
+bool has_case(const store::Store& store, const store::FailingCase& wanted) {
+  try {
+    core::TrialToken there = store.failing_case(wanted.id).trial;
+    there.module_hash = wanted.trial.module_hash;
+    return there == wanted.trial;
+  } catch (const core::UsageError&) {
+    return false;
+  }
 }
 
 reports::ColorMode color_mode(const std::string& text) {
@@ -105,23 +115,16 @@ std::unique_ptr<core::Backend> Run::keep_results(std::unique_ptr<core::Backend> 
   });
 }
 
-std::optional<std::vector<std::int64_t>> Run::cases_replayed_before() const {
+std::optional<std::vector<store::FailingCase>> Run::cases_replayed_before() const {
   if (!journal_) return std::nullopt;
   for (const store::JournalEntry& entry : journal_->entries()) {
-    if (entry.kind != kCases) continue;
-    std::vector<std::int64_t> ids;
-    std::istringstream words(entry.value);
-    for (std::int64_t id = 0; words >> id;) ids.push_back(id);
-    return ids;
+    if (entry.kind == kCases) return cases_from_text(entry.value);
   }
   return std::nullopt;
 }
 
 void Run::note_cases(const std::vector<store::FailingCase>& cases) {
-  if (!journal_) return;
-  std::string ids;
-  for (const store::FailingCase& one : cases) ids += fmt::format("{} ", one.id);
-  journal_->append({kCases, "", ids});
+  if (journal_) journal_->append({kCases, "", cases_to_text(cases)});
 }
 
 void Run::close_journal() {
@@ -159,7 +162,14 @@ void Run::write_unfinished() const {
 }
 
 std::vector<store::CaseResult> Run::results_to_store() const {
-  return replayed_are_stored_ ? std::vector<store::CaseResult>() : stress::results_of(replayed_);
+  if (replayed_are_stored_) return {};
+  std::vector<store::CaseResult> results = stress::results_of(replayed_);
+  std::erase_if(results, [this](const store::CaseResult& result) {
+    return std::none_of(replayed_.begin(), replayed_.end(), [&](const stress::ReplayedCase& one) {
+      return one.stored.id == result.id && has_case(*store_, one.stored);
+    });
+  });
+  return results;
 }
 
 void Run::use_replayed(std::vector<stress::ReplayedCase> replayed) {

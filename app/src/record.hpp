@@ -48,9 +48,10 @@ class Run {
   /// `stop`: see there. Valid as long as this object.
   std::unique_ptr<core::Backend> keep_results(std::unique_ptr<core::Backend> backend,
                                               const std::atomic<bool>* stop);
-  /// A run of --resume: the cases of the store that were replayed when it was begun. Empty: this is
-  /// none, or none were noted.
-  std::optional<std::vector<std::int64_t>> cases_replayed_before() const;
+  /// A run of --resume: the cases of the store that were replayed when it was begun, as they were
+  /// then: the store may have changed since, or be another. Empty: this is none, or none were
+  /// noted.
+  std::optional<std::vector<store::FailingCase>> cases_replayed_before() const;
   void note_cases(const std::vector<store::FailingCase>& cases);
 
   /// With --run or --store: keeps the record of unfinished work on disk, as often as costs little.
@@ -78,7 +79,8 @@ class Run {
   /// The record without evidence, marked as unfinished.
   core::RunRecord unfinished() const;
   /// What came of the replayed cases, unless the store has it: once, since another process may see
-  /// a case fail later.
+  /// a case fail later. Of a run that is continued with another store, that store's own cases
+  /// alone.
   std::vector<store::CaseResult> results_to_store() const;
   void keep_in_store(const core::RunRecord& so_far);
   void finish_in_store(bool say_so);

@@ -9,12 +9,15 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <utility>
 
 #include "faultline/app/version.hpp"
 #include "faultline/core/errors.hpp"
 #include "faultline/core/generator.hpp"
+#include "faultline/core/token.hpp"
 #include "store_choice.hpp"
+#include "whole_number.hpp"
 
 namespace faultline::app {
 namespace {
@@ -119,7 +122,60 @@ std::string difference(const std::vector<std::string>& now, const std::vector<st
   return fmt::format("'{}' instead of '{}'", here, there);
 }
 
+/// A field of a line: what would end it becomes a space.
+std::string one_field(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '\t' || c == '\n'; }, ' ');
+  return text;
+}
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::istringstream stream(text + separator);
+  for (std::string part; std::getline(stream, part, separator);) parts.push_back(part);
+  return parts;
+}
+
 }  // namespace
+
+// A line a case, fields between tabs.
+std::string cases_to_text(const std::vector<store::FailingCase>& cases) {
+  std::string text;
+  for (const store::FailingCase& one : cases) {
+    text +=
+        fmt::format("{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\n", one.id, core::encode(one.trial),
+                    one_field(one.origin), one_field(one.command), one_field(one.finding),
+                    one_field(one.reason), one.failed, one.trials, one_field(one.first_seen),
+                    one_field(one.last_seen), one_field(one.unreadable));
+  }
+  return text;
+}
+
+std::vector<store::FailingCase> cases_from_text(const std::string& text) {
+  std::vector<store::FailingCase> cases;
+  for (const std::string& line : split(text, '\n')) {
+    if (line.empty()) continue;
+    const std::vector<std::string> fields = split(line, '\t');
+    if (fields.size() != 11) {
+      throw core::UsageError(fmt::format("the stored cases of the run cannot be read (a line of {} "
+                                         "fields, not 11): begin it anew with --run",
+                                         fields.size()));
+    }
+    store::FailingCase& one = cases.emplace_back();
+    one.id = whole_number(fields[0]).value_or(0);
+    one.trial = core::decode_token(fields[1]);
+    one.origin = fields[2];
+    one.command = fields[3];
+    one.finding = fields[4];
+    one.reason = fields[5];
+    one.failed = static_cast<std::uint64_t>(whole_number(fields[6]).value_or(0));
+    one.trials = static_cast<std::uint64_t>(whole_number(fields[7]).value_or(0));
+    one.first_seen = fields[8];
+    one.last_seen = fields[9];
+    one.unreadable = fields[10];
+  }
+  return cases;
+}
 
 bool holds_journal(const std::string& folder) {
   const std::vector<store::JournalEntry> entries = store::Journal::read(folder);

@@ -9,6 +9,7 @@
 #include "commands.hpp"
 #include "faultline/core/run_record.hpp"
 #include "faultline/store/journal.hpp"
+#include "faultline/store/store.hpp"
 
 namespace faultline::app {
 
@@ -28,6 +29,11 @@ std::unique_ptr<store::Journal> open_journal(const Context& context, const char*
 /// Note what the run runs on, or check it against what the journal says. UsageError when the device
 /// or the kernels' code is another.
 void identify_journal(store::Journal& journal, const core::RunRecord& record);
+
+/// Stored cases as they were when a run began with them, all that their replay depends on; and
+/// back. UsageError when the text is none of cases.
+std::string cases_to_text(const std::vector<store::FailingCase>& cases);
+std::vector<store::FailingCase> cases_from_text(const std::string& text);
 
 /// Whether the folder holds a run that was begun and is not finished.
 bool holds_journal(const std::string& folder);

@@ -89,16 +89,13 @@ class PartOfBudget {
   std::jthread watch_;  ///< last, so that it ends first
 };
 
-/// The failing cases that the store has of the variant; of a run that is continued those that it
-/// had then.
+/// The failing cases that the store has of the variant; of a run that is continued those that were
+/// there when it was begun, as they were.
 std::vector<store::FailingCase> cases_to_replay(Run& run, const core::Backend& backend,
                                                 const kernels::ResolvedTrial& trial) {
-  std::vector<store::FailingCase> cases;
-  if (const auto before = run.cases_replayed_before()) {
-    for (const std::int64_t id : *before) cases.push_back(run.store()->failing_case(id));
-    return cases;
-  }
-  cases = run.store()->failing_cases(trial.subject->name, trial.variant->name, backend.info().name);
+  if (const auto before = run.cases_replayed_before()) return *before;
+  std::vector<store::FailingCase> cases =
+      run.store()->failing_cases(trial.subject->name, trial.variant->name, backend.info().name);
   // Those of a property may keep within the bound and break another law.
   std::erase_if(cases, [](const store::FailingCase& one) {
     return one.origin != "verify" && one.origin != "stress" && one.origin != "race";

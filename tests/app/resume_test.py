@@ -9,6 +9,7 @@ is not run again, and a folder that holds another run is refused.
 import json
 import os
 import shlex
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -188,6 +189,23 @@ def the_store_has_one_run():
     connection.close()
 
 
+def another_store_replays_nothing_of_its_own():
+    failing = ("verify gemv@dropped_tail n=1 dtype=f16 --config stages=3 --trials 1 "
+               "--backend simulator")
+    expect(run(f"{failing} k=257 --store s.db"), 1)
+    expect(run(f"{failing} k=261 --seed 5 --store other.db"), 1)
+    shutil.copy("s.db", "w.db")
+    whole = run(f"verify {CELLS} --run whole --store w.db")
+    cut_off(f"verify {CELLS} --run cut --store s.db", "cut", 2, signal.SIGKILL)
+    last = expect(run("verify --resume cut --store other.db"), whole.code,
+                  "stored case 1 (n=1 k=257")
+    check(record("cut") == record("whole"), "the same record", last)
+    connection = sqlite3.connect("other.db")
+    check(connection.execute("SELECT times_seen, fixed_at FROM failing_cases WHERE id = 1")
+          .fetchall() == [(1, None)], "its case was not replayed")
+    connection.close()
+
+
 def mix(z):
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9 & MASK
     z = (z ^ z >> 27) * 0x94d049bb133111eb & MASK
@@ -267,8 +285,8 @@ def main():
     failures = 0
     for test in (verify_is_continued, stress_is_continued, race_is_continued,
                  mutants_are_continued, a_file_is_continued, every_variant_is_continued,
-                 the_store_has_one_run, what_does_not_fit_is_refused,
-                 a_new_run_keeps_the_old_journal):
+                 the_store_has_one_run, another_store_replays_nothing_of_its_own,
+                 what_does_not_fit_is_refused, a_new_run_keeps_the_old_journal):
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
             begin = time.monotonic()
