@@ -2,7 +2,6 @@
 #include "faultline/stress/resumable.hpp"
 
 #include <algorithm>
-#include <deque>
 #include <map>
 #include <utility>
 #include <variant>
@@ -72,7 +71,7 @@ std::uint64_t hash_of(const core::Program& program) {
   return hash_of(text);
 }
 
-/// All that decides the result, but for the number of trials and where they begin.
+/// All that decides the result, but for which trials.
 std::string key_of(const core::TrialPlan& plan, const core::TrialRequest& request) {
   return fmt::format(
       "{}@{} {} [{}] outputs {} program {:016x} seed {} data {} race {} captures {} gate {} "
@@ -83,8 +82,10 @@ std::string key_of(const core::TrialPlan& plan, const core::TrialRequest& reques
       request.gate_samples, request.access_statistics, core::to_text(request.perturbation));
 }
 
-std::string with_first_trial(const std::string& key, std::uint64_t first) {
-  return fmt::format("{} from {}", key, first);
+/// A whole result answers for as many trials as were asked for, and no other number.
+std::string with_trials(const std::string& key, const core::TrialRequest& request) {
+  return fmt::format("{} trials {} to {}", key, request.first_trial,
+                     request.first_trial + request.count);
 }
 
 /// A run that is continued has the machine's trouble behind it.
@@ -107,7 +108,7 @@ class Resumable final : public core::Backend {
             const std::atomic<bool>* stop, std::function<void(const std::string&)> trouble)
       : inner_(std::move(inner)), journal_(journal), stop_(stop), trouble_(std::move(trouble)) {
     for (const store::JournalEntry& entry : journal.entries()) {
-      if (entry.kind == kTrials || entry.kind == kPiece) earlier_[entry.key].push_back(&entry);
+      if (entry.kind == kTrials || entry.kind == kPiece) earlier_[entry.key] = &entry;
     }
   }
 
@@ -132,8 +133,8 @@ class Resumable final : public core::Backend {
                                 const core::Perturbation& perturbation, std::uint64_t schedule_seed,
                                 core::RaceMode race) override {
     const std::string key =
-        fmt::format("program {:016x} race {} schedule {} {}", hash_of(program), core::name_of(race),
-                    schedule_seed, core::to_text(perturbation));
+        numbered(fmt::format("program {:016x} race {} schedule {} {}", hash_of(program),
+                             core::name_of(race), schedule_seed, core::to_text(perturbation)));
     core::ExecutionReport report;
     if (const auto kept = take(key)) {
       report.status = kept->result.status;
@@ -171,8 +172,10 @@ class Resumable final : public core::Backend {
       }
       any = true;
     };
+    std::string asked;
     while (rest.count > 0) {
-      auto kept = take(with_first_trial(key, rest.first_trial));
+      asked = numbered(with_trials(key, rest));
+      auto kept = take(asked);
       if (!kept) break;
       const std::uint64_t trials = kept->result.trials;
       add(std::move(kept->result));
@@ -192,9 +195,9 @@ class Resumable final : public core::Backend {
         now.trials < rest.count && request.stop != nullptr && request.stop->load();
     const bool stopped = stop_ != nullptr && stop_->load();
     if (!cut_short) {
-      keep(kTrials, with_first_trial(key, rest.first_trial), now);
+      keep(kTrials, asked, now);
     } else if (!stopped && now.trials > 0 && now.status == core::ExecutionStatus::completed) {
-      keep(kPiece, with_first_trial(key, rest.first_trial), now);
+      keep(kPiece, asked, now);
     }
     rest.progress = nullptr;
     add(std::move(now));
@@ -207,12 +210,16 @@ class Resumable final : public core::Backend {
     bool is_piece = false;
   };
 
-  /// Two equal requests are two measurements: the first of the run gets the first that was kept.
-  std::optional<Kept> take(const std::string& key) {
+  /// Equal requests are so many measurements, of which any may not have been kept: the first of the
+  /// run is answered by what was kept of the first, and so on.
+  std::string numbered(const std::string& key) {
+    return fmt::format("{} #{}", key, ++times_asked_[key]);
+  }
+
+  std::optional<Kept> take(const std::string& key) const {
     const auto found = earlier_.find(key);
-    if (found == earlier_.end() || found->second.empty()) return std::nullopt;
-    const store::JournalEntry& entry = *found->second.front();
-    found->second.pop_front();
+    if (found == earlier_.end()) return std::nullopt;
+    const store::JournalEntry& entry = *found->second;
     try {
       return Kept{result_from(entry.value), entry.kind == kPiece};
     } catch (const core::UsageError&) {
@@ -235,7 +242,8 @@ class Resumable final : public core::Backend {
   const std::atomic<bool>* stop_;
   std::function<void(const std::string&)> trouble_;
   bool troubled_ = false;
-  std::map<std::string, std::deque<const store::JournalEntry*>> earlier_;
+  std::map<std::string, std::uint64_t> times_asked_;
+  std::map<std::string, const store::JournalEntry*> earlier_;
 };
 
 }  // namespace

@@ -641,6 +641,42 @@ TEST_F(CampaignTest, AResumedOneGoesOnBehindItsLastPiece) {
     stress::run_campaign(*backend, trial, other);
     EXPECT_FALSE(inner.requests.empty());
   }
+  {
+    // Fewer trials are not answered by more.
+    const stress::CampaignPlan fewer =
+        stress::default_plan(uninterrupted.info(), trial.plan,
+                             {.trials = 60, .seed = 7, .arms = {"random_random", "pct_lazy"}});
+    store::Journal journal(folder, store::Journal::Start::resumed);
+    const auto backend =
+        stress::make_resumable(std::make_unique<ToyBackend>(true, flaky), journal, nullptr, {});
+    EXPECT_EQ(record_of(stress::run_campaign(*backend, trial, fewer)),
+              record_of(stress::run_campaign(uninterrupted, trial, fewer)));
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(CampaignTest, OfEqualRequestsEachIsAnsweredByItsOwnResult) {
+  std::string folder = (std::filesystem::temp_directory_path() / "faultline_XXXXXX").string();
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  core::TrialRequest request;
+  request.count = 10;
+  for (const bool resumed : {false, true}) {
+    store::Journal journal(folder,
+                           resumed ? store::Journal::Start::resumed : store::Journal::Start::anew);
+    auto toy = std::make_unique<ToyBackend>(true);
+    const ToyBackend& inner = *toy;
+    if (!resumed) {
+      // The first is not kept.
+      toy->after = [&inner](const core::TrialRequest&, core::TrialResult& result) {
+        if (inner.requests.size() == 1) result.status = core::ExecutionStatus::error;
+      };
+    }
+    const auto backend = stress::make_resumable(std::move(toy), journal, nullptr, {});
+    backend->run_trials(trial.plan, request);
+    EXPECT_EQ(inner.requests.size(), 1u);
+    backend->run_trials(trial.plan, request);
+    EXPECT_EQ(inner.requests.size(), resumed ? 1u : 2u);
+  }
   std::filesystem::remove_all(folder);
 }
 
