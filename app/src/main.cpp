@@ -21,6 +21,7 @@
 
 #include "commands.hpp"
 #include "faultline/core/errors.hpp"
+#include "faultline/store/journal.hpp"
 #include "resume.hpp"
 #include "run_folder.hpp"
 
@@ -110,7 +111,8 @@ Parsed parse(int argc, char** argv) {
   } catch (const core::UsageError& error) {
     // A script that looks into the folder afterwards must not find the result of another run.
     const std::string folder = run_folder_of(argc, argv);
-    if (folder.empty() || !set_old_record_aside(folder, false)) throw;
+    if (folder.empty() || store::Journal::is_held(folder)) throw;
+    if (!set_old_record_aside(folder, false)) throw;
     throw core::UsageError(
         fmt::format("{}; nothing ran, and the earlier record in {} is now run.previous.json",
                     error.what(), folder));

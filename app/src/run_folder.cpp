@@ -6,8 +6,10 @@
 #include <filesystem>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "faultline/core/errors.hpp"
+#include "faultline/store/journal.hpp"
 
 namespace faultline::app {
 namespace {
@@ -28,6 +30,17 @@ bool set_aside_in(const fs::path& folder) {
   return true;
 }
 
+std::vector<std::string> folders_in(const fs::path& folder) {
+  std::vector<std::string> folders;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::error_code ignored;
+    if (entry->is_directory(ignored)) folders.push_back(entry->path().string());
+  }
+  return folders;
+}
+
 }  // namespace
 
 std::string run_folder_of(int argc, char** argv) {
@@ -41,16 +54,16 @@ std::string run_folder_of(int argc, char** argv) {
 }
 
 bool set_old_record_aside(const std::string& folder, bool and_below) {
+  const std::vector<std::string> below =
+      and_below ? folders_in(folder) : std::vector<std::string>();
+  // A run that is not over keeps all its files.
+  store::Journal::require_free(folder);
+  for (const std::string& one : below) store::Journal::require_free(one);
   bool any = set_aside_in(folder);
-  if (!and_below) return any;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    std::error_code ignored;
-    if (!entry->is_directory(ignored)) continue;
-    any = set_aside_in(entry->path()) || any;
+  for (const std::string& one : below) {
     // Nor may what an earlier run had finished be taken for this one's.
-    fs::rename(entry->path() / "journal.tsv", entry->path() / "journal.previous.tsv", ignored);
+    store::Journal::set_aside(one);
+    any = set_aside_in(one) || any;
   }
   return any;
 }

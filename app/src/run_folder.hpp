@@ -11,7 +11,8 @@ std::string run_folder_of(int argc, char** argv);
 
 /// Renames run.json of `folder`, if there is one, to run.previous.json (of which one is kept); with
 /// `and_below` also those of the folders in it, one a variant. Whether there was any.
-/// EnvironmentError when it cannot be renamed.
+/// EnvironmentError, and nothing is renamed, when a run in one of them is not over, and when it
+/// cannot be renamed.
 bool set_old_record_aside(const std::string& folder, bool and_below);
 
 }  // namespace faultline::app

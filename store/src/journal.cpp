@@ -131,18 +131,27 @@ Contents parse(const std::string& text, const std::string& path) {
   return contents;
 }
 
+[[noreturn]] void fail_held(const std::string& path) {
+  throw core::EnvironmentError(
+      fmt::format("The journal '{}' is held by another process, whose run is not over: wait for "
+                  "it, or give --run another folder.",
+                  path));
+}
+
 /// EnvironmentError when another process holds the file.
 void lock(int descriptor, const std::string& path) {
   if (flock(descriptor, LOCK_EX | LOCK_NB) == 0) return;
   const int error = errno;
   ::close(descriptor);
-  if (error == EWOULDBLOCK) {
-    throw core::EnvironmentError(
-        fmt::format("The journal '{}' is held by another process, whose run is not over: wait for "
-                    "it, or give --run another folder.",
-                    path));
-  }
+  if (error == EWOULDBLOCK) fail_held(path);
   fail(path, error, "Give --run another folder.");
+}
+
+void rename_to_previous(const std::string& folder) {
+  const std::string path = Journal::path_in(folder);
+  if (::rename(path.c_str(), (folder + "/journal.previous.tsv").c_str()) != 0) {
+    fail(path, errno, "Give --run another folder.");
+  }
 }
 
 int open_file(const std::string& path, int flags) {
@@ -171,16 +180,46 @@ std::vector<JournalEntry> Journal::read(const std::string& folder) {
   return parse(text, path).entries;
 }
 
+bool Journal::is_held(const std::string& folder) {
+  const int descriptor = ::open(path_in(folder).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) return false;
+  const bool held = flock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  ::close(descriptor);
+  return held;
+}
+
+void Journal::require_free(const std::string& folder) {
+  if (is_held(folder)) fail_held(path_in(folder));
+}
+
+void Journal::set_aside(const std::string& folder) {
+  const std::string path = path_in(folder);
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0 && errno == ENOENT) return;
+  if (descriptor < 0) fail(path, errno, "Give --run another folder.");
+  lock(descriptor, path);
+  try {
+    rename_to_previous(folder);
+  } catch (...) {
+    ::close(descriptor);
+    throw;
+  }
+  ::close(descriptor);
+}
+
 Journal::Journal(const std::string& folder, Start start) : path_(path_in(folder)) {
   if (start == Start::anew) {
     descriptor_ = open_file(path_, O_RDWR | O_CREAT);
     lock(descriptor_, path_);
     struct stat status {};
     if (fstat(descriptor_, &status) == 0 && status.st_size > 0) {
-      const std::string previous = folder + "/journal.previous.tsv";
-      const int error = ::rename(path_.c_str(), previous.c_str()) == 0 ? 0 : errno;
+      try {
+        rename_to_previous(folder);
+      } catch (...) {
+        ::close(descriptor_);
+        throw;
+      }
       ::close(descriptor_);
-      if (error != 0) fail(path_, error, "Give --run another folder.");
       descriptor_ = open_file(path_, O_RDWR | O_CREAT | O_EXCL);
       lock(descriptor_, path_);
     }

@@ -536,7 +536,15 @@ TEST_F(JournalTest, WhatIsWrittenComesBack) {
                 HasSubstr("is held by another process"));
     EXPECT_THAT(refusal([&] { Journal other(folder(), Start::anew); }),
                 HasSubstr("is held by another process"));
+    EXPECT_TRUE(Journal::is_held(folder()));
+    EXPECT_THAT(refusal([&] { Journal::require_free(folder()); }),
+                HasSubstr("is held by another process"));
+    EXPECT_THAT(refusal([&] { Journal::set_aside(folder()); }),
+                HasSubstr("is held by another process"));
+    EXPECT_TRUE(std::filesystem::exists(file()));
   }
+  EXPECT_FALSE(Journal::is_held(folder()));
+  Journal::require_free(folder());
   const std::string old = bytes(file());
   Journal journal(folder(), Start::anew);
   EXPECT_EQ(bytes(path("journal.previous.tsv")), old);
@@ -544,6 +552,13 @@ TEST_F(JournalTest, WhatIsWrittenComesBack) {
   journal.finish();
   EXPECT_FALSE(std::filesystem::exists(file()));
   EXPECT_TRUE(Journal::read(folder()).empty());
+  EXPECT_FALSE(Journal::is_held(folder()));
+  Journal::set_aside(folder());  // there is none
+  EXPECT_EQ(bytes(path("journal.previous.tsv")), old);
+  write_three();
+  Journal::set_aside(folder());
+  EXPECT_FALSE(std::filesystem::exists(file()));
+  EXPECT_NE(bytes(path("journal.previous.tsv")), old);
 }
 
 TEST_F(JournalTest, ATornEndIsCutOffWhereverItIsTorn) {

@@ -42,6 +42,15 @@ class Journal {
   /// The entries of a journal that is left as it is, torn lines apart. Empty when there is none.
   static std::vector<JournalEntry> read(const std::string& folder);
 
+  /// Whether another process, or another Journal of this one, has the journal of `folder`: the run
+  /// there is not over.
+  static bool is_held(const std::string& folder);
+  /// EnvironmentError when it is.
+  static void require_free(const std::string& folder);
+  /// Renames the journal of `folder`, if there is one, to journal.previous.tsv. EnvironmentError,
+  /// and nothing is renamed, when it is held.
+  static void set_aside(const std::string& folder);
+
   const std::string& path() const { return path_; }
   /// What was there when it was opened, in order.
   const std::vector<JournalEntry>& entries() const { return entries_; }
