@@ -18,6 +18,7 @@ struct Context {
   const std::atomic<bool>& stop;  ///< set by Ctrl-C
   std::string command_line;
   std::vector<std::string> arguments{};  ///< the same word by word, without the program
+  bool is_part = false;                  ///< of --variant all, which has the last word
 };
 
 int list_command(const Context& context);

@@ -133,9 +133,7 @@ void Run::close_journal() {
     journal_->finish();
     return;
   }
-  if (context_.options.quiet) return;
-  fmt::print(stderr, "faultline: cut off; `faultline {} --resume {}` continues it\n",
-             record_.command, context_.options.run_dir);
+  if (!context_.is_part) say_cut_off(record_.command, context_.options);
 }
 
 core::RunRecord Run::unfinished() const {
@@ -314,6 +312,12 @@ int Run::finish(core::Evidence evidence) {
   add_excerpts();
   add_replay_lines();
   return finish_with_verdict();
+}
+
+void say_cut_off(const std::string& command, const Options& options) {
+  if (options.quiet) return;
+  fmt::print(stderr, "faultline: cut off; `faultline {} --resume {}` continues it\n", command,
+             options.run_dir);
 }
 
 void show_record(const core::RunRecord& record, const Options& options) {

@@ -22,6 +22,9 @@ namespace faultline::app {
 /// EnvironmentError for the first of those that could not be written, after the others.
 void show_record(const core::RunRecord& record, const Options& options);
 
+/// How a run that was cut off is continued, on stderr unless --quiet.
+void say_cut_off(const std::string& command, const Options& options);
+
 /// Gathers one run. Construct before the work starts (it checks that every report can be written
 /// and notes the time; with --run it replaces the record of an earlier run by one that says that
 /// this run is not finished; with --store it opens the store), finish() after it.

@@ -133,7 +133,12 @@ void replay_stored(const Context& context, Run& run, Work& work, core::Backend& 
   }
 }
 
-int verify_variant(const Context& context) {
+struct Verified {
+  int exit_code = 0;
+  bool interrupted = false;
+};
+
+Verified verify_variant(const Context& context) {
   const Options& options = context.options;
   const auto resolve = [&](const std::vector<core::Assignment::Value>& swept) {
     std::vector<core::Assignment::Value> values = options.problem_values();
@@ -188,7 +193,8 @@ int verify_variant(const Context& context) {
   core::Evidence evidence =
       stress::run_verify(*backend, *first.subject, *first.variant, problems, verify);
   work.finish();
-  return run.finish(std::move(evidence));
+  const int exit_code = run.finish(std::move(evidence));
+  return {exit_code, run.record().evidence.interrupted};
 }
 
 /// The exit code of a variant's run that was finished before --variant all was cut off, whose
@@ -202,6 +208,7 @@ std::optional<int> finished_before(const Options& options) {
   std::ifstream file(path, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   const core::RunRecord record = core::record_from_json(text);
+  if (record.evidence.interrupted) return std::nullopt;
   show_record(record, options);
   return static_cast<int>(core::exit_code(record.verdict, options.fail_on_warning));
 }
@@ -249,12 +256,13 @@ int verify_all_variants(const Context& context) {
       // One that was not begun begins now.
       options.resume_dir = holds_journal(options.run_dir) ? options.run_dir : "";
     }
-    const Context one{options, context.registry, context.stop, context.command_line,
-                      context.arguments};
+    const Context one{
+        options, context.registry, context.stop, context.command_line, context.arguments, true};
     try {
-      exit_code = worse(exit_code, verify_variant(one));
+      const Verified verified = verify_variant(one);
+      exit_code = worse(exit_code, verified.exit_code);
       ++ran;
-      cut_off = cut_off || (!folder.empty() && holds_journal(options.run_dir));
+      cut_off = cut_off || verified.interrupted;
     } catch (const core::UsageError& error) {
       // It refuses what was asked of all of them. What did not run is not green.
       fmt::print(stderr, "faultline: skipped {}@{}: {}\n", name, variant.name, error.what());
@@ -264,6 +272,7 @@ int verify_all_variants(const Context& context) {
   }
   if (ran == 0 && !refused.empty()) throw core::UsageError(refused);
   if (journal && !cut_off && !context.stop) journal->finish();
+  if (journal && (cut_off || context.stop)) say_cut_off("verify", context.options);
   if (context.stop) exit_code = worse(exit_code, static_cast<int>(core::ExitCode::interrupted));
   return exit_code;
 }
@@ -271,7 +280,8 @@ int verify_all_variants(const Context& context) {
 }  // namespace
 
 int verify_command(const Context& context) {
-  return context.options.variant == "all" ? verify_all_variants(context) : verify_variant(context);
+  return context.options.variant == "all" ? verify_all_variants(context)
+                                          : verify_variant(context).exit_code;
 }
 
 }  // namespace faultline::app

@@ -153,20 +153,46 @@ def a_file_is_continued():
     expect(run("race --resume cut"), 2, "the kernels' code is not what the run was begun with (k")
 
 
+def files_in(folder):
+    return sorted(os.path.join(where, name) for where, _, names in os.walk(folder)
+                  for name in names)
+
+
 def every_variant_is_continued():
     command = "verify gemv n=40 k=64 dtype=f16 --trials 8 --backend simulator --variant all"
     whole = run(f"{command} --run whole")
     variants = sorted(os.listdir("whole"))
     check(len(variants) >= 2 and whole.code == 0, "all variants", whole)
     process = subprocess.Popen([FAULTLINE, *shlex.split(command + " --run cut")],
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                                env=environment())
     deadline = time.monotonic() + 60
     while sum(os.path.isdir(f"cut/{name}") for name in variants) < 2:
         check(process.poll() is None and time.monotonic() < deadline, "a second variant")
         time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
+    process.send_signal(signal.SIGSTOP)
+    files = files_in("cut")
+    expect(run(f"{command} --run cut"), 3, "The journal 'cut/journal.tsv' is held by another")
+    check(files_in("cut") == files, "a second start leaves the first one's files as they are")
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGCONT)
+    said = process.communicate()[1]
+    check(process.returncode == 130 and said.count("continues it") == 1 and
+          "`faultline verify --resume cut` continues it" in said, said)
+    process = subprocess.Popen([FAULTLINE, "verify", "--resume", "cut"],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                               env=environment())
+    time.sleep(0.05)
+    process.kill()
     process.wait()
+    # One that is marked as interrupted is not finished, with or without a journal.
+    first = next(f"cut/{name}" for name in variants
+                 if f"cut/{name}/run.json" in files and f"cut/{name}/journal.tsv" not in files)
+    with open(f"{first}/run.json", encoding="utf-8") as file:
+        changed = json.load(file)
+    changed["evidence"]["interrupted"] = True
+    with open(f"{first}/run.json", "w", encoding="utf-8") as file:
+        json.dump(changed, file)
     expect(run("verify --resume cut"), 0)
     check(sorted(os.listdir("cut")) == variants, "no journal is left")
     for name in variants:
