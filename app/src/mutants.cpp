@@ -157,7 +157,7 @@ int mutants_command(const Context& context) {
       return run_sanitizer(program, trial, kToolLimit, *stop);
     };
   }
-  if (run.journal()) identify_journal(*run.journal(), record);
+  run.identify_results(program.empty() ? "without compute-sanitizer" : "with compute-sanitizer");
   mutants.checkpoint = [&, warned = false](const core::KillMatrix& so_far) mutable {
     record.mutants = so_far;
     try {

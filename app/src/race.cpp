@@ -159,7 +159,7 @@ int race_file(const Context& context, const std::string& path) {
   core::Program program{.name = options.entry};
   program.add(launch);
   run.use_modules(program);
-  if (run.journal()) identify_journal(*run.journal(), run.record());
+  run.identify_results();
   backend = run.keep_results(std::move(backend), &context.stop);
 
   core::RunRecord& record = run.record();

@@ -95,6 +95,9 @@ Run::Run(const Context& context, const char* command)
       fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::now()));
   record_.provenance.host = host_name();
   record_.provenance.command_line = context.command_line;
+  if (journal_ && !context.options.resume_dir.empty()) {
+    record_.provenance.command_line = resumed_line(*journal_);
+  }
   if (journal_) {
     for (const store::JournalEntry& entry : journal_->entries()) {
       if (entry.kind == kStoredRun && store_ && entry.value == absolute(store_->path())) {
@@ -110,9 +113,33 @@ Run::Run(const Context& context, const char* command)
 std::unique_ptr<core::Backend> Run::keep_results(std::unique_ptr<core::Backend> backend,
                                                  const std::atomic<bool>* stop) {
   if (!journal_) return backend;
-  return stress::make_resumable(std::move(backend), *journal_, stop, [](const std::string& what) {
-    fmt::print(stderr, "faultline: warning: {}\n", what);
-  });
+  return stress::make_resumable(std::move(backend), *journal_, stop,
+                                [this](const std::string& what) { warn_of_journal(what); });
+}
+
+void Run::warn_of_journal(const std::string& what) {
+  if (!warned_of_journal_) fmt::print(stderr, "faultline: warning: {}\n", what);
+  warned_of_journal_ = true;
+}
+
+void Run::note(const store::JournalEntry& entry) {
+  if (!journal_) return;
+  try {
+    journal_->append(entry);
+  } catch (const core::EnvironmentError& error) {
+    warn_of_journal(error.what());
+  }
+}
+
+void Run::identify_results(const std::string& tools) {
+  if (!journal_) return;
+  try {
+    identify_journal(*journal_, record_, tools);
+  } catch (const core::EnvironmentError& error) {
+    warn_of_journal(error.what());
+    journal_->finish();
+    journal_.reset();
+  }
 }
 
 std::optional<std::vector<store::FailingCase>> Run::cases_replayed_before() const {
@@ -124,7 +151,7 @@ std::optional<std::vector<store::FailingCase>> Run::cases_replayed_before() cons
 }
 
 void Run::note_cases(const std::vector<store::FailingCase>& cases) {
-  if (journal_) journal_->append({kCases, "", cases_to_text(cases)});
+  note({kCases, "", cases_to_text(cases)});
 }
 
 void Run::close_journal() {
@@ -186,13 +213,12 @@ void Run::keep_in_store(const core::RunRecord& so_far) {
   if (!store_) return;
   if (stored_run_ == 0) {
     stored_run_ = store_->begin_run(so_far);
-    if (journal_)
-      journal_->append({kStoredRun, std::to_string(stored_run_), absolute(store_->path())});
+    note({kStoredRun, std::to_string(stored_run_), absolute(store_->path())});
   }
   store_->update_run(stored_run_, so_far, stress::failing_cases_of(so_far), results_to_store());
   if (replayed_.empty() || replayed_are_stored_) return;
   replayed_are_stored_ = true;
-  if (journal_) journal_->append({kReplaysStored, "", ""});
+  note({kReplaysStored, "", ""});
 }
 
 void Run::finish_in_store(bool say_so) {
@@ -221,7 +247,7 @@ void Run::identify(const kernels::ResolvedTrial& trial) {
   record_.problem = trial.problem.line();
   record_.config = trial.config.line();
   use_modules(trial.plan.program(1));
-  if (journal_) identify_journal(*journal_, record_);
+  identify_results();
   if (context_.options.resume_dir.empty()) write_unfinished();
   keep_in_store(unfinished());
 }

@@ -56,6 +56,9 @@ class Run {
   /// noted.
   std::optional<std::vector<store::FailingCase>> cases_replayed_before() const;
   void note_cases(const std::vector<store::FailingCase>& cases);
+  /// identify_journal() with the record as it is now. Before any result: a journal that cannot say
+  /// what it is of is given up, with a warning.
+  void identify_results(const std::string& tools = {});
 
   /// With --run or --store: keeps the record of unfinished work on disk, as often as costs little.
   /// Otherwise empty.
@@ -89,12 +92,16 @@ class Run {
   void finish_in_store(bool say_so);
   /// Of a finished run the journal goes; of one that was cut off it stays.
   void close_journal();
+  /// With a journal: a line more. One that cannot be written costs a warning, the first alone.
+  void note(const store::JournalEntry& entry);
+  void warn_of_journal(const std::string& what);
 
   const Context& context_;
   core::RunRecord record_;
   core::RaceMode race_;
   std::vector<core::ModuleRef> modules_;
   std::unique_ptr<store::Journal> journal_;
+  bool warned_of_journal_ = false;
   std::unique_ptr<store::Store> store_;
   std::int64_t stored_run_ = 0;  ///< 0: not begun
   std::vector<stress::ReplayedCase> replayed_;

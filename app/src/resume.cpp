@@ -31,7 +31,7 @@ constexpr const char* kArgument = "argument";  ///< value: a word of the command
 constexpr const char* kVariant = "variant";    ///< value: of --variant all, this one
 constexpr const char* kDecides = "decides";    ///< value: a line of deciding_lines()
 constexpr const char* kBegun = "begun";        ///< the lines above are all there
-constexpr const char* kRunsOn = "runs_on";     ///< value: backend and device
+constexpr const char* kRunsOn = "runs_on";     ///< value: backend, device, versions, tools
 constexpr const char* kModule = "module";      ///< key: name, value: hash
 
 /// Of this program, kernels included: 16 hexadecimal digits.
@@ -236,14 +236,19 @@ std::unique_ptr<store::Journal> open_journal(const Context& context, const char*
   const std::vector<std::string> decides = deciding_lines(options);
   if (options.resume_dir.empty()) {
     auto journal = std::make_unique<store::Journal>(options.run_dir, store::Journal::Start::anew);
-    journal->append({kBuild, kVersion, build});
-    journal->append({kCommand, "", command});
-    for (const std::string& argument : context.arguments) {
-      journal->append({kArgument, "", argument});
+    std::vector<store::JournalEntry> head{{kBuild, kVersion, build}, {kCommand, "", command}};
+    for (const std::string& argument : context.arguments) head.push_back({kArgument, "", argument});
+    if (!options.variant.empty()) head.push_back({kVariant, "", options.variant});
+    for (const std::string& line : decides) head.push_back({kDecides, "", line});
+    head.push_back({kBegun, "", ""});
+    try {
+      for (const store::JournalEntry& entry : head) journal->append(entry);
+    } catch (const core::EnvironmentError& error) {
+      // Without its head no result of it could be used.
+      fmt::print(stderr, "faultline: warning: {}\n", error.what());
+      journal->finish();
+      return nullptr;
     }
-    if (!options.variant.empty()) journal->append({kVariant, "", options.variant});
-    for (const std::string& line : decides) journal->append({kDecides, "", line});
-    journal->append({kBegun, "", ""});
     return journal;
   }
   auto journal = std::make_unique<store::Journal>(options.run_dir, store::Journal::Start::resumed);
@@ -268,13 +273,26 @@ std::unique_ptr<store::Journal> open_journal(const Context& context, const char*
   return journal;
 }
 
-void identify_journal(store::Journal& journal, const core::RunRecord& record) {
+std::vector<std::string> arguments_of(const store::Journal& journal) {
+  return values_of(journal.entries(), kArgument);
+}
+
+std::string resumed_line(const store::Journal& journal) {
+  return fmt::format("faultline {} (resumed)", fmt::join(arguments_of(journal), " "));
+}
+
+void identify_journal(store::Journal& journal, const core::RunRecord& record,
+                      const std::string& tools) {
   const core::BackendInfo& info = record.provenance.backend;
-  const std::string runs_on = fmt::format("{}: {}", info.name, info.device);
+  std::string runs_on = fmt::format("{}: {}", info.name, info.device);
+  if (!info.driver.empty()) runs_on += ", driver " + info.driver;
+  if (!info.runtime.empty()) runs_on += ", runtime " + info.runtime;
+  if (!tools.empty()) runs_on += ", " + tools;
   const std::string then = value_of(journal.entries(), kRunsOn);
   if (then.empty()) {
-    journal.append({kRunsOn, "", runs_on});
+    // This line says that the others are there.
     for (const auto& [name, hash] : record.module_hashes) journal.append({kModule, name, hash});
+    journal.append({kRunsOn, "", runs_on});
     return;
   }
   if (then != runs_on) {

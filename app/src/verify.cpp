@@ -237,6 +237,9 @@ int verify_all_variants(const Context& context) {
                             "Give --run a folder that can be made and written.");
   }
   const std::unique_ptr<store::Journal> journal = open_journal(context, "verify");
+  const bool resumed = journal && !context.options.resume_dir.empty();
+  const std::string line = resumed ? resumed_line(*journal) : context.command_line;
+  const auto arguments = resumed ? arguments_of(*journal) : context.arguments;
   int exit_code = static_cast<int>(core::ExitCode::pass);
   std::string refused;
   std::size_t ran = 0;
@@ -256,8 +259,7 @@ int verify_all_variants(const Context& context) {
       // One that was not begun begins now.
       options.resume_dir = holds_journal(options.run_dir) ? options.run_dir : "";
     }
-    const Context one{
-        options, context.registry, context.stop, context.command_line, context.arguments, true};
+    const Context one{options, context.registry, context.stop, line, arguments, true};
     try {
       const Verified verified = verify_variant(one);
       exit_code = worse(exit_code, verified.exit_code);

@@ -98,6 +98,11 @@ def record(folder):
     return whole
 
 
+def command_line(folder):
+    with open(f"{folder}/run.json", encoding="utf-8") as file:
+        return json.load(file)["provenance"]["command_line"]
+
+
 def continued_equals_uninterrupted(command, more=1, by=signal.SIGINT):
     name = command.split()[0]
     whole = run(f"{command} --run whole")
@@ -117,6 +122,7 @@ def continued_equals_uninterrupted(command, more=1, by=signal.SIGINT):
     check(record("cut")["evidence"]["interrupted"], "marked as unfinished")
     last = expect(run(f"{name} --resume cut"), whole.code)
     check(record("cut") == record("whole"), f"{command}: the same record", last)
+    check(command_line("cut") == f"faultline {command} --run cut (resumed)", command_line("cut"))
     check(not os.path.exists("cut/journal.tsv"), "it is finished")
     expect(run(f"{name} --resume cut"), 2, "the run there is finished; `faultline report cut`")
 
@@ -197,6 +203,7 @@ def every_variant_is_continued():
     check(sorted(os.listdir("cut")) == variants, "no journal is left")
     for name in variants:
         check(record(f"cut/{name}") == record(f"whole/{name}"), name)
+        check(command_line(f"cut/{name}").startswith(f"faultline {command} --run cut"), name)
 
 
 def the_store_has_one_run():

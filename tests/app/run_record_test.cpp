@@ -2,8 +2,11 @@
 // What a run folder and a headline say of a run: nothing stale, and what was not looked for.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 #include <atomic>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -11,6 +14,7 @@
 #include "faultline/kernels/subject.hpp"
 #include "files.hpp"
 #include "record.hpp"
+#include "resume.hpp"
 
 namespace faultline::app {
 namespace {
@@ -68,6 +72,51 @@ TEST_F(RunRecordTest, AnOlderVerdictDoesNotOutliveTheStartOfARun) {
   const app::Run killed(context, "stress");
   EXPECT_THAT(written(), Not(HasSubstr("pass: ")));
   EXPECT_THAT(written(), HasSubstr("inconclusive: no trial of gemv was finished (interrupted"));
+}
+
+/// While it lives, files grow to so many bytes and no further, as on a full disk.
+class SmallFiles {
+ public:
+  explicit SmallFiles(rlim_t bytes) {
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit small{bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &small);
+  }
+  ~SmallFiles() { setrlimit(RLIMIT_FSIZE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(RunRecordTest, AJournalThatCannotBeWrittenCostsOneWarning) {
+  const Context context{options_, registry_, stop_, "faultline stress gemv", {"stress", "gemv"}};
+  const std::string path = store::Journal::path_in(options_.run_dir);
+  {
+    app::Run run(context, "stress");
+    ASSERT_NE(run.journal(), nullptr);
+    const std::vector<store::FailingCase> cases(3);
+    testing::internal::CaptureStderr();
+    {
+      const SmallFiles full(std::filesystem::file_size(path));
+      run.note_cases(cases);
+      run.note_cases(cases);
+      run.identify_results();
+    }
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_THAT(said, HasSubstr("faultline: warning: The journal '"));
+    EXPECT_EQ(said.find("warning"), said.rfind("warning"));
+    // It does not say what it is of, and so is none.
+    EXPECT_EQ(run.journal(), nullptr);
+    EXPECT_FALSE(std::filesystem::exists(path));
+  }
+  testing::internal::CaptureStderr();
+  {
+    const SmallFiles full(400);
+    EXPECT_EQ(open_journal(context, "stress"), nullptr);
+  }
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("faultline: warning: The journal"));
+  EXPECT_FALSE(holds_journal(options_.run_dir));
 }
 
 TEST_F(RunRecordTest, TheSummarySaysThatRacesWereNotLookedFor) {
