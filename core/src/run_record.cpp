@@ -476,8 +476,8 @@ void describe(A& a, T& x) {
   a("growth", x.growth);
   a("intermediates", x.intermediates);
   a("readings", x.readings);
-  a("footprints", x.footprints);
-  a("templates", x.templates);
+  a.unless_empty("footprints", x.footprints);
+  a.unless_empty("templates", x.templates);
   a("experiments", x.experiments);
   a("races", x.races);
   a("accesses", x.accesses);
@@ -746,9 +746,8 @@ struct Place {
 /// Keys that records of version 1 may lack. Any other that is missing would be read as a zero.
 bool is_of_version_2(std::string_view key) {
   static constexpr std::string_view kKeys[] = {
-      "output_hashes", "one_stream",    "eager",      "delay_sites", "delay_site",
-      "delay_ns",      "delay_seed",    "readings",   "experiments", "no_evidence",
-      "streams",       "shared_memory", "footprints", "templates"};
+      "output_hashes", "one_stream", "eager",       "delay_sites", "delay_site", "delay_ns",
+      "delay_seed",    "readings",   "experiments", "no_evidence", "streams",    "shared_memory"};
   return std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys);
 }
 

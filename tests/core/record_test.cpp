@@ -477,6 +477,25 @@ TEST(Record, OfAnEarlierVersionMayLackKeys) {
   }
 }
 
+TEST(Record, KeysThatItsOwnVersionDidNotAlwaysHaveMayBeMissing) {
+  json document = json::parse(to_json(full_record()));
+  ASSERT_EQ(document["schema_version"], 2);
+  json& evidence = document["evidence"];
+  for (const char* key : {"footprints", "templates"}) ASSERT_EQ(evidence.erase(key), 1u) << key;
+  json& arm = evidence["arms"][0];
+  for (const char* key : {"held_sms", "ran_ahead", "ran_ahead_of"}) arm["result"].erase(key);
+  for (const char* key : {"blocker_ns", "free_sms"}) arm["perturbation"].erase(key);
+  arm["result"]["outputs"][0].erase("bins_every");
+  const RunRecord read = record_from_json(document.dump());
+  EXPECT_TRUE(read.evidence.footprints.empty() && read.evidence.templates.empty());
+  EXPECT_EQ(read.evidence.arms[0].result.outputs[0].bins_every, 1u);
+  EXPECT_EQ(json::parse(to_json(read)), document);
+  const json schema = json::parse(read_file(FAULTLINE_SCHEMA));
+  for (const auto& key : schema["$defs"]["evidence"]["required"]) {
+    EXPECT_TRUE(evidence.contains(key)) << key;
+  }
+}
+
 /// Keys that the schema requires, looked up without a validator.
 void check_required(const json& schema, const json& node, const json& value,
                     const std::string& where) {
