@@ -145,7 +145,7 @@ void Run::identify_results(const std::string& tools) {
 std::optional<std::vector<store::FailingCase>> Run::cases_replayed_before() const {
   if (!journal_) return std::nullopt;
   for (const store::JournalEntry& entry : journal_->entries()) {
-    if (entry.kind == kCases) return cases_from_text(entry.value);
+    if (entry.kind == kCases) return cases_from_text(journal_->value_of(entry));
   }
   return std::nullopt;
 }

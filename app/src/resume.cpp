@@ -73,6 +73,11 @@ Options parsed(std::vector<std::string> arguments) {
   return parse_command_line(static_cast<int>(argv.size()), argv.data()).options;
 }
 
+bool is_begun(const std::vector<store::JournalEntry>& entries) {
+  return std::any_of(entries.begin(), entries.end(),
+                     [](const store::JournalEntry& entry) { return entry.kind == kBegun; });
+}
+
 /// Why `folder` has no run that could be continued.
 [[noreturn]] void refuse_without_journal(const std::string& folder) {
   std::error_code ignored;
@@ -177,16 +182,12 @@ std::vector<store::FailingCase> cases_from_text(const std::string& text) {
   return cases;
 }
 
-bool holds_journal(const std::string& folder) {
-  const std::vector<store::JournalEntry> entries = store::Journal::read(folder);
-  return std::any_of(entries.begin(), entries.end(),
-                     [](const store::JournalEntry& entry) { return entry.kind == kBegun; });
-}
+bool holds_journal(const std::string& folder) { return is_begun(store::Journal::read(folder)); }
 
 Options continued(const Options& given, const std::vector<std::string>& arguments) {
   const std::string& folder = given.resume_dir;
-  if (!holds_journal(folder)) refuse_without_journal(folder);
   const std::vector<store::JournalEntry> entries = store::Journal::read(folder);
+  if (!is_begun(entries)) refuse_without_journal(folder);
   const std::vector<std::string> then = values_of(entries, kArgument);
   const std::string command = value_of(entries, kCommand);
   if (arguments.empty() || command != arguments.front()) {

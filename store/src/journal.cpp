@@ -73,8 +73,8 @@ std::string to_line(const JournalEntry& entry) {
   return fmt::format("{:016x}\t{}\n", checksum(rest), rest);
 }
 
-/// Without its newline; empty when it is damaged.
-std::optional<JournalEntry> from_line(std::string_view line) {
+/// Without its newline; empty when it is damaged. `at`: where in the file the line begins.
+std::optional<JournalEntry> from_line(std::string_view line, std::uint64_t at) {
   if (line.size() <= kChecksumDigits || line[kChecksumDigits] != '\t') return std::nullopt;
   const std::string_view rest = line.substr(kChecksumDigits + 1);
   if (line.substr(0, kChecksumDigits) != fmt::format("{:016x}", checksum(rest))) {
@@ -83,38 +83,78 @@ std::optional<JournalEntry> from_line(std::string_view line) {
   const std::size_t first = rest.find('\t');
   const std::size_t second = first == rest.npos ? rest.npos : rest.find('\t', first + 1);
   if (second == rest.npos) return std::nullopt;
-  return JournalEntry{unescaped(rest.substr(0, first)),
-                      unescaped(rest.substr(first + 1, second - first - 1)),
-                      unescaped(rest.substr(second + 1))};
+  JournalEntry entry{.kind = unescaped(rest.substr(0, first)),
+                     .key = unescaped(rest.substr(first + 1, second - first - 1))};
+  const std::string_view value = rest.substr(second + 1);
+  if (value.size() <= Journal::kLongValue) {
+    entry.value = unescaped(value);
+  } else {
+    entry.value_at = at + kChecksumDigits + 1 + second + 1;
+    entry.value_bytes = value.size();
+  }
+  return entry;
 }
 
-std::string read_all(int descriptor, const std::string& path) {
-  std::string text;
-  std::array<char, 1 << 16> block;
-  while (true) {
-    const ssize_t got = ::read(descriptor, block.data(), block.size());
-    if (got == 0) return text;
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail(path, errno, "Begin anew with --run.");
-    text.append(block.data(), static_cast<std::size_t>(got));
+/// The lines of a file, of which one at a time is in memory.
+class Lines {
+ public:
+  Lines(int descriptor, const std::string& path) : descriptor_(descriptor), path_(path) {}
+
+  /// On to the next line; false when there is none.
+  bool next() {
+    text_.erase(0, size_);
+    begin_ += size_;
+    std::size_t searched = 0;
+    std::size_t newline = text_.find('\n');
+    while (newline == text_.npos) {
+      searched = text_.size();
+      if (!read_more()) break;
+      newline = text_.find('\n', searched);
+    }
+    whole_ = newline != text_.npos;
+    size_ = whole_ ? newline + 1 : text_.size();
+    return size_ > 0;
   }
-}
+  /// Whether it ends with a newline, which is no part of line().
+  bool is_whole() const { return whole_; }
+  std::string_view line() const { return std::string_view(text_).substr(0, size_ - whole_); }
+  std::uint64_t begin() const { return begin_; }
+  std::uint64_t end() const { return begin_ + size_; }
+
+ private:
+  bool read_more() {
+    std::array<char, 1 << 16> block;
+    while (true) {
+      const ssize_t got = ::pread(descriptor_, block.data(), block.size(),
+                                  static_cast<off_t>(begin_ + text_.size()));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) fail(path_, errno, "Begin anew with --run.");
+      text_.append(block.data(), static_cast<std::size_t>(got));
+      return got > 0;
+    }
+  }
+
+  int descriptor_;
+  const std::string& path_;
+  std::string text_;
+  std::uint64_t begin_ = 0;
+  std::size_t size_ = 0;  ///< of the line, at the beginning of text_
+  bool whole_ = false;
+};
 
 struct Contents {
   std::vector<JournalEntry> entries;
   std::uint64_t whole_bytes = 0;  ///< up to the first torn line
 };
 
-Contents parse(const std::string& text, const std::string& path) {
+Contents parse(int descriptor, const std::string& path) {
   Contents contents;
   std::size_t torn_line = 0;  // from 1
   std::size_t number = 0;
-  for (std::size_t begin = 0; begin < text.size();) {
+  for (Lines lines(descriptor, path); lines.next();) {
     ++number;
-    const std::size_t end = text.find('\n', begin);
     std::optional<JournalEntry> entry;
-    if (end != text.npos) entry = from_line(std::string_view(text).substr(begin, end - begin));
-    begin = end == text.npos ? text.size() : end + 1;
+    if (lines.is_whole()) entry = from_line(lines.line(), lines.begin());
     if (entry && torn_line > 0) {
       throw core::EnvironmentError(
           fmt::format("The journal '{}' is damaged at line {}, in front of lines that are whole: "
@@ -123,7 +163,7 @@ Contents parse(const std::string& text, const std::string& path) {
     }
     if (entry) {
       contents.entries.push_back(std::move(*entry));
-      contents.whole_bytes = begin;
+      contents.whole_bytes = lines.end();
     } else if (torn_line == 0) {
       torn_line = number;
     }
@@ -169,15 +209,27 @@ std::vector<JournalEntry> Journal::read(const std::string& folder) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0 && (errno == ENOENT || errno == ENOTDIR)) return {};
   if (descriptor < 0) fail(path, errno, "Begin anew with --run.");
-  std::string text;
   try {
-    text = read_all(descriptor, path);
+    std::vector<JournalEntry> entries = parse(descriptor, path).entries;
+    ::close(descriptor);
+    return entries;
   } catch (...) {
     ::close(descriptor);
     throw;
   }
-  ::close(descriptor);
-  return parse(text, path).entries;
+}
+
+std::string Journal::value_of(const JournalEntry& entry) const {
+  if (entry.value_bytes == 0) return entry.value;
+  std::string text(entry.value_bytes, '\0');
+  for (std::size_t got = 0; got < text.size();) {
+    const ssize_t now = ::pread(descriptor_, text.data() + got, text.size() - got,
+                                static_cast<off_t>(entry.value_at + got));
+    if (now < 0 && errno == EINTR) continue;
+    if (now <= 0) fail(path_, now < 0 ? errno : EIO, "Begin anew with --run.");
+    got += static_cast<std::size_t>(now);
+  }
+  return unescaped(text);
 }
 
 bool Journal::is_held(const std::string& folder) {
@@ -228,7 +280,7 @@ Journal::Journal(const std::string& folder, Start start) : path_(path_in(folder)
   descriptor_ = open_file(path_, O_RDWR);
   lock(descriptor_, path_);
   try {
-    Contents contents = parse(read_all(descriptor_, path_), path_);
+    Contents contents = parse(descriptor_, path_);
     entries_ = std::move(contents.entries);
     size_ = contents.whole_bytes;
     if (ftruncate(descriptor_, static_cast<off_t>(size_)) != 0) {

@@ -105,8 +105,13 @@ bool worth_keeping(const core::TrialResult& result) {
 class Resumable final : public core::Backend {
  public:
   Resumable(std::unique_ptr<core::Backend> inner, store::Journal& journal,
-            const std::atomic<bool>* stop, std::function<void(const std::string&)> trouble)
-      : inner_(std::move(inner)), journal_(journal), stop_(stop), trouble_(std::move(trouble)) {
+            const std::atomic<bool>* stop, std::function<void(const std::string&)> trouble,
+            std::uint64_t most_bytes)
+      : inner_(std::move(inner)),
+        journal_(journal),
+        stop_(stop),
+        trouble_(std::move(trouble)),
+        most_bytes_(most_bytes) {
     for (const store::JournalEntry& entry : journal.entries()) {
       if (entry.kind == kTrials || entry.kind == kPiece) earlier_[entry.key] = &entry;
     }
@@ -221,7 +226,7 @@ class Resumable final : public core::Backend {
     if (found == earlier_.end()) return std::nullopt;
     const store::JournalEntry& entry = *found->second;
     try {
-      return Kept{result_from(entry.value), entry.kind == kPiece};
+      return Kept{result_from(journal_.value_of(entry)), entry.kind == kPiece};
     } catch (const core::UsageError&) {
       return std::nullopt;  // it is done again
     }
@@ -229,8 +234,11 @@ class Resumable final : public core::Backend {
 
   void keep(const char* kind, const std::string& key, const core::TrialResult& result) {
     if (!worth_keeping(result)) return;
+    std::string text = to_text(result);
+    const bool is_long = text.size() > store::Journal::kLongValue;
+    if (is_long && journal_.bytes() + text.size() > most_bytes_) return;
     try {
-      journal_.append({kind, key, to_text(result)});
+      journal_.append({kind, key, std::move(text)});
     } catch (const core::EnvironmentError& error) {
       if (!troubled_ && trouble_) trouble_(error.what());
       troubled_ = true;
@@ -241,6 +249,7 @@ class Resumable final : public core::Backend {
   store::Journal& journal_;
   const std::atomic<bool>* stop_;
   std::function<void(const std::string&)> trouble_;
+  std::uint64_t most_bytes_;
   bool troubled_ = false;
   std::map<std::string, std::uint64_t> times_asked_;
   std::map<std::string, const store::JournalEntry*> earlier_;
@@ -251,8 +260,10 @@ class Resumable final : public core::Backend {
 std::unique_ptr<core::Backend> make_resumable(std::unique_ptr<core::Backend> inner,
                                               store::Journal& journal,
                                               const std::atomic<bool>* stop,
-                                              std::function<void(const std::string&)> trouble) {
-  return std::make_unique<Resumable>(std::move(inner), journal, stop, std::move(trouble));
+                                              std::function<void(const std::string&)> trouble,
+                                              std::uint64_t most_bytes) {
+  return std::make_unique<Resumable>(std::move(inner), journal, stop, std::move(trouble),
+                                     most_bytes);
 }
 
 void keep_row(store::Journal& journal, const core::KillRow& row) {
@@ -268,7 +279,7 @@ std::optional<core::KillRow> kept_row(const store::Journal& journal, const std::
   for (const store::JournalEntry& entry : journal.entries()) {
     if (entry.kind != kRow || entry.key != name) continue;
     try {
-      core::RunRecord record = core::record_from_json(entry.value);
+      core::RunRecord record = core::record_from_json(journal.value_of(entry));
       if (record.mutants.rows.size() == 1) return std::move(record.mutants.rows.front());
     } catch (const core::UsageError&) {
       return std::nullopt;  // it is done again

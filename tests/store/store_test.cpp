@@ -561,6 +561,29 @@ TEST_F(JournalTest, WhatIsWrittenComesBack) {
   EXPECT_NE(bytes(path("journal.previous.tsv")), old);
 }
 
+TEST_F(JournalTest, LongValuesStayInTheFile) {
+  std::string text;
+  for (int i = 0; text.size() < 3 * Journal::kLongValue; ++i) text += std::to_string(i) + "\t\\\n";
+  {
+    Journal journal(folder(), Start::anew);
+    journal.append({"trials", "long", text});
+    journal.append({"trials", "as long as can be", std::string(Journal::kLongValue, 'x')});
+    journal.append({"trials", "longer", std::string(Journal::kLongValue + 1, 'y')});
+    EXPECT_EQ(journal.bytes(), std::filesystem::file_size(file()));
+  }
+  Journal journal(folder(), Start::resumed);
+  ASSERT_EQ(journal.entries().size(), 3u);
+  EXPECT_EQ(journal.entries()[0].value, "");
+  EXPECT_EQ(journal.value_of(journal.entries()[0]), text);
+  EXPECT_EQ(journal.entries()[1].value, std::string(Journal::kLongValue, 'x'));
+  EXPECT_EQ(journal.value_of(journal.entries()[1]), journal.entries()[1].value);
+  EXPECT_EQ(journal.entries()[2].value, "");
+  EXPECT_EQ(journal.value_of(journal.entries()[2]), std::string(Journal::kLongValue + 1, 'y'));
+  journal.append({"trials", "short", "z"});
+  EXPECT_EQ(journal.value_of(journal.entries()[0]), text);
+  EXPECT_EQ(Journal::read(folder()).size(), 4u);
+}
+
 TEST_F(JournalTest, ATornEndIsCutOffWhereverItIsTorn) {
   write_three();
   const std::string whole = bytes(file());

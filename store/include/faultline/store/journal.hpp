@@ -14,6 +14,9 @@ namespace faultline::store {
 /// business of who writes them.
 struct JournalEntry {
   std::string kind{}, key{}, value{};  ///< any text
+  /// Of one that was read with a value of more than Journal::kLongValue bytes: where in the file
+  /// the value stands, which is then not in `value`; Journal::value_of() reads it.
+  std::uint64_t value_at = 0, value_bytes = 0;
 };
 
 /// A file that only grows, of lines
@@ -39,7 +42,8 @@ class Journal {
   Journal& operator=(const Journal&) = delete;
 
   static std::string path_in(const std::string& folder);
-  /// The entries of a journal that is left as it is, torn lines apart. Empty when there is none.
+  /// The entries of a journal that is left as it is, torn lines apart, without long values. Empty
+  /// when there is none.
   static std::vector<JournalEntry> read(const std::string& folder);
 
   /// Whether another process, or another Journal of this one, has the journal of `folder`: the run
@@ -50,6 +54,13 @@ class Journal {
   /// Renames the journal of `folder`, if there is one, to journal.previous.tsv. EnvironmentError,
   /// and nothing is renamed, when it is held.
   static void set_aside(const std::string& folder);
+
+  /// In memory there are keys and short values only.
+  static constexpr std::uint64_t kLongValue = 64 << 10;
+  /// The value of one of entries(). EnvironmentError when a long one cannot be read.
+  std::string value_of(const JournalEntry& entry) const;
+  /// Of the file.
+  std::uint64_t bytes() const { return size_; }
 
   const std::string& path() const { return path_; }
   /// What was there when it was opened, in order.
