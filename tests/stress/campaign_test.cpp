@@ -680,6 +680,34 @@ TEST_F(CampaignTest, OfEqualRequestsEachIsAnsweredByItsOwnResult) {
   std::filesystem::remove_all(folder);
 }
 
+TEST_F(CampaignTest, AFullJournalKeepsShortResultsOnly) {
+  std::string folder = (std::filesystem::temp_directory_path() / "faultline_XXXXXX").string();
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  core::TrialRequest request;
+  request.count = 3;
+  for (const std::uint64_t most_bytes : {std::uint64_t{1000}, stress::kMostJournalBytes}) {
+    const bool is_full = most_bytes == 1000;
+    for (const bool resumed : {false, true}) {
+      store::Journal journal(folder, resumed ? store::Journal::Start::resumed
+                                             : store::Journal::Start::anew);
+      auto toy = std::make_unique<ToyBackend>(true);
+      const ToyBackend& inner = *toy;
+      toy->after = [](const core::TrialRequest& asked, core::TrialResult& result) {
+        if (asked.seed == 1) result.note = std::string(100'000, 'x');
+      };
+      const auto backend = stress::make_resumable(std::move(toy), journal, nullptr, {}, most_bytes);
+      for (const std::uint64_t seed : {1, 2}) {
+        request.seed = seed;
+        const core::TrialResult result = backend->run_trials(trial.plan, request);
+        EXPECT_EQ(result.note.size(), seed == 1 ? 100'000u : 0u);
+        EXPECT_EQ(result.trials, 3u);
+      }
+      EXPECT_EQ(inner.requests.size(), !resumed ? 2u : is_full ? 1u : 0u);
+    }
+  }
+  std::filesystem::remove_all(folder);
+}
+
 // --- race and replay ---
 
 TEST_F(CampaignTest, RaceNeedsTheSimulator) {
