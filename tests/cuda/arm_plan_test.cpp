@@ -303,8 +303,38 @@ TEST(HeldMultiprocessors, AreCountedAndNoneIsShared) {
   EXPECT_EQ(count.free, 1u);
   EXPECT_EQ(count.shared, 0u);
   found[4] = 2;
+  EXPECT_EQ(why_not_held(count, 35), "");
+  EXPECT_THAT(why_not_held(count, 36), testing::HasSubstr("36 multiprocessors were to be held"));
+  count = count_multiprocessors(held, std::vector<std::uint32_t>(32));
+  EXPECT_THAT(why_not_held(count, 35), testing::HasSubstr("no block was seen")) << "nothing looked";
+  found[4] = 2;
   count = count_multiprocessors(held, found);
   EXPECT_EQ(count.shared, 1u);
+  EXPECT_NE(why_not_held(count, 35), "");
+}
+
+TEST(StressBlocks, AreAsManyAsLeaveRoomForEveryLaunch) {
+  const MultiprocessorSpace h200;
+  const BlockNeeds stress{256, 40, 0};
+  const auto beside = [&](const BlockNeeds& subject) {
+    return stress_blocks_beside({{128, 32, 0}, subject}, stress, 3, h200);
+  };
+  EXPECT_EQ(beside({1024, 32, 48 * 1024}), 3u);
+  EXPECT_EQ(beside({256, 168, 100 * 1024}), 2u) << "43008 of 65536 registers, 10240 a stress block";
+  EXPECT_EQ(beside({1024, 64, 0}), 0u) << "all registers";
+  EXPECT_EQ(beside({512, 128, 0}), 0u);
+  EXPECT_EQ(beside({512, 96, 0}), 1u);
+  EXPECT_EQ(beside({256, 64, 224 * 1024}), 3u) << "225 + 3 KiB are all there is";
+  EXPECT_EQ(beside({256, 64, 224 * 1024 + 1}), 2u);
+  EXPECT_EQ(beside({256, 64, 227 * 1024}), 0u);
+  EXPECT_EQ(stress_blocks_beside({}, stress, 3, h200), 3u);
+}
+
+TEST(SlowDown, IsThatOfTheMultiprocessorsThatAreInUse) {
+  EXPECT_EQ(slow_down(1000, 132, 1), 132.0);
+  EXPECT_EQ(slow_down(1000, 132, 66), 2.0);
+  EXPECT_EQ(slow_down(4, 132, 1), 4.0);
+  EXPECT_EQ(slow_down(4, 132, 8), 1.0) << "they fit";
 }
 
 }  // namespace

@@ -5,6 +5,11 @@
 
 #include "runtime.hpp"
 
+#include <unistd.h>
+
+#include <cstdlib>
+#include <iostream>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,6 +50,31 @@ TEST(NoDevice, ProbeAndFactoryAgree) {
       EXPECT_THAT(probe.why_not, testing::StartsWith("no CUDA device: "));
     }
   }
+}
+
+/// What is left of a process whose kernel hangs: every use of the device is refused at once, and
+/// the end of the process waits for nothing.
+void abandon_and_exit() {
+  alarm(20);
+  std::atexit([] { pause(); });  // as a runtime that waits for the kernel
+  abandon_device();
+  const auto refused = [](auto&& use) {
+    try {
+      use();
+      return false;
+    } catch (const core::EnvironmentError& error) {
+      return std::string(error.what()).find("a kernel hangs on the device") != std::string::npos;
+    }
+  };
+  const bool all = refused([] { make_cuda_backend(); }) && refused([] { Stream(); }) &&
+                   refused([] { DeviceMemory(16, "a test"); });
+  std::cout << (all ? "all refused" : "something was not refused");  // is flushed all the same
+  std::exit(all ? 3 : 1);
+}
+
+TEST(NoDevice, BehindAHangNothingWaitsForTheDevice) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(abandon_and_exit(), testing::ExitedWithCode(3), "");
 }
 
 }  // namespace

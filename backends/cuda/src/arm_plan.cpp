@@ -132,6 +132,8 @@ ArmPlan plan_arm(const core::TrialPlan& plan, const core::TrialRequest& request,
   const std::uint64_t blocks = std::max<std::uint64_t>(traits.blocks, 1);
   arm.fresh_inputs = perturbation.fresh_inputs;
   arm.batch = resolve_batch(plan, perturbation, blocks, device.multiprocessors, arm.note);
+  // Of the arm, whatever its last block has left: all blocks count the errors of the same trials.
+  arm.histogram_every = histogram_every(request.histogram_every, arm.batch);
   arm.batch = static_cast<std::uint32_t>(std::min<std::uint64_t>(arm.batch, request.count));
   // What remains is for the comparison, captures and stress kernels.
   const std::uint64_t usable = device.free_bytes / 10 * 8;
@@ -146,7 +148,6 @@ ArmPlan plan_arm(const core::TrialPlan& plan, const core::TrialRequest& request,
     arm.batch = static_cast<std::uint32_t>(trials_fitting);
   }
   arm.launches = ceil_div(request.count, arm.batch);
-  arm.histogram_every = histogram_every(request.histogram_every, arm.batch);
 
   if (perturbation.pool_bytes > 0) {
     const std::uint64_t set_inputs = trial_inputs * arm.batch;
@@ -236,6 +237,33 @@ ArmPlan plan_arm(const core::TrialPlan& plan, const core::TrialRequest& request,
   const double half = 0.5 * static_cast<double>(device.shared_per_multiprocessor);
   arm.carveout_percent = traits.largest_dynamic_shared > half - 8.0 * 1024 ? 100 : 50;
   return arm;
+}
+
+std::uint32_t stress_blocks_beside(const std::vector<BlockNeeds>& subject, const BlockNeeds& stress,
+                                   std::uint32_t most, const MultiprocessorSpace& space) {
+  constexpr std::uint64_t kWarp = 32, kUnit = 256;
+  const auto warps = [](const BlockNeeds& block) { return ceil_div(block.threads, kWarp); };
+  const auto registers = [&](const BlockNeeds& block) {
+    return warps(block) * ceil_div(block.registers * kWarp, kUnit) * kUnit;
+  };
+  const auto shared = [&](const BlockNeeds& block) {
+    return block.shared_bytes + space.reserved_bytes;
+  };
+  std::uint32_t count = most;
+  const auto all_fit = [&] {
+    return std::all_of(subject.begin(), subject.end(), [&](const BlockNeeds& block) {
+      return kWarp * (warps(block) + count * warps(stress)) <= space.threads &&
+             registers(block) + count * registers(stress) <= space.registers &&
+             shared(block) + count * shared(stress) <= space.shared_bytes;
+    });
+  };
+  while (count > 0 && !all_fit()) --count;
+  return count;
+}
+
+double slow_down(std::uint64_t blocks, std::uint64_t multiprocessors, std::uint64_t free) {
+  const double used = static_cast<double>(std::min(blocks, multiprocessors));
+  return std::max(1.0, used / static_cast<double>(std::max<std::uint64_t>(free, 1)));
 }
 
 std::uint64_t timing_sets(std::uint64_t rotated_bytes, bool cold, std::uint64_t free_bytes) {

@@ -45,11 +45,38 @@ std::uint64_t reference_bytes(const core::TrialPlan& plan);
 ArmPlan plan_arm(const core::TrialPlan& plan, const core::TrialRequest& request,
                  const DeviceLimits& device);
 
+/// What one block takes of a multiprocessor.
+struct BlockNeeds {
+  std::uint32_t threads = 0;
+  std::uint32_t registers = 0;     ///< of a thread
+  std::uint64_t shared_bytes = 0;  ///< static and dynamic
+};
+/// What a multiprocessor has.
+struct MultiprocessorSpace {
+  std::uint32_t threads = 2048;
+  std::uint64_t registers = 65536;
+  std::uint64_t shared_bytes = 228 * 1024;
+  std::uint64_t reserved_bytes = 1024;  ///< shared memory of every block beside its own
+};
+/// How many blocks of a stress kernel, `most` at most, leave room for one block of each of the
+/// subject's launches; 0: with a single one some launch would wait until it ends. Needs are counted
+/// as low as they can be (CUDA C++ Programming Guide, compute capabilities: registers go to warps
+/// in units of 256), so that what would fit is never said not to.
+std::uint32_t stress_blocks_beside(const std::vector<BlockNeeds>& subject, const BlockNeeds& stress,
+                                   std::uint32_t most, const MultiprocessorSpace& space);
+
+/// How many times as long as on `multiprocessors` a launch of so many blocks takes on `free` of
+/// them, at most.
+double slow_down(std::uint64_t blocks, std::uint64_t multiprocessors, std::uint64_t free);
+
 /// How many launches may be under way beside a kernel that has to be started anew every few
 /// seconds: as many as take about a tenth of a second, found by trying.
 class LaunchQueue {
  public:
   void issued() { ++under_way_; }
+  bool empty() const { return under_way_ == 0; }
+  /// All have ended, and how long they took is not known.
+  void cleared() { under_way_ = 0; }
   bool full() const { return under_way_ >= limit_; }
   /// All have ended, `seconds` after the first of them was issued.
   void drained(double seconds) {

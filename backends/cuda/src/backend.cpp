@@ -123,6 +123,9 @@ class CudaBackend final : public core::Backend {
 
   core::TrialResult run_trials(const core::TrialPlan& plan,
                                const core::TrialRequest& request) override {
+    if (device_abandoned()) {  // by whatever it was in this process
+      lose_context(true, "a kernel hangs on the device");
+    }
     if (!lost_.empty()) {
       // What broke it is on record as a failure of the trials that did; these did not run.
       core::TrialResult result;
@@ -132,7 +135,8 @@ class CudaBackend final : public core::Backend {
       return result;
     }
     bool context_lost = false;
-    core::TrialResult result = TrialRunner(plan, request, modules_, kernels_).run(context_lost);
+    core::TrialResult result =
+        TrialRunner(plan, request, modules_, kernels_, slowed_).run(context_lost);
     if (context_lost) {
       lose_context(true, result.message);
       result.message += "; the device can be used no more in this process";
@@ -153,6 +157,7 @@ class CudaBackend final : public core::Backend {
 
  private:
   void require_alive() const {
+    require_device();
     if (!lost_.empty()) {
       throw core::EnvironmentError(
           fmt::format("the device can be used no more in this process, because: {}", lost_));
@@ -192,6 +197,7 @@ class CudaBackend final : public core::Backend {
   Stream stream_;
   std::map<std::uint64_t, DeviceMemory> buffers_;
   std::uint64_t next_id_ = 1;
+  TrialRunner::SlowedLaunches slowed_;
   std::string lost_;  // why the context is lost; empty: it is not
 };
 

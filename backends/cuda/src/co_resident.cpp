@@ -14,9 +14,6 @@ namespace faultline::cuda {
 namespace {
 
 constexpr std::uint64_t kStressWords = std::uint64_t{1} << 26;  // 1 GiB, far beyond L2
-constexpr std::chrono::seconds kLimit{8};  // the kernel ends by itself after this
-constexpr std::chrono::seconds kRestartAfter{
-    3};  // well before, so that ending by itself means waiting
 constexpr std::chrono::milliseconds kStartLimit{2000};
 constexpr std::chrono::seconds kStopLimit{30};
 
@@ -37,8 +34,22 @@ HeldMultiprocessors count_multiprocessors(std::span<const std::uint32_t> held,
   return count;
 }
 
-CoResidentKernel::CoResidentKernel(const core::Perturbation& perturbation, DeviceKernels& kernels)
+std::string why_not_held(const HeldMultiprocessors& count, std::uint32_t wanted) {
+  if (count.held != wanted || count.shared != 0) {
+    return fmt::format("{} multiprocessors were to be held and {} were, of which {} took other "
+                       "blocks as well",
+                       wanted, count.held, count.shared);
+  }
+  if (count.free == 0) {
+    return fmt::format("{} multiprocessors were held, and no block was seen on the others", wanted);
+  }
+  return {};
+}
+
+CoResidentKernel::CoResidentKernel(const core::Perturbation& perturbation, std::uint32_t blocks,
+                                   DeviceKernels& kernels)
     : perturbation_(perturbation),
+      blocks_(blocks),
       kernels_(kernels),
       buffer_(perturbation.co_resident == core::CoResident::memory_stress ? kStressWords * 16 : 256,
               "the stress kernel"),
@@ -73,7 +84,7 @@ void CoResidentKernel::start() {
     kernels_.hold_multiprocessors(wanted, stop_flag, started, stop_flag + kHeldWord, limit_ns,
                                   stream_.get());
   } else if (perturbation_.co_resident == core::CoResident::memory_stress) {
-    kernels_.stress_memory(buffer_.data(), kStressWords, stop_flag, started, limit_ns,
+    kernels_.stress_memory(blocks_, buffer_.data(), kStressWords, stop_flag, started, limit_ns,
                            stream_.get());
   } else {
     kernels_.stress_compute(buffer_.data(), stop_flag, started, limit_ns, stream_.get());
@@ -107,13 +118,8 @@ void CoResidentKernel::count_held() {
   const auto all = std::span<const std::uint32_t>(words);
   const HeldMultiprocessors count =
       count_multiprocessors(all.subspan(kHeldWord, kSetWords), all.subspan(kFoundWord, kSetWords));
-  held_ = held_ == 0 ? count.held : std::min<std::uint64_t>(held_, count.held);
-  if (!failure_.empty()) return;
-  if (count.held != blocks_to_hold() || count.shared != 0) {
-    failure_ = fmt::format("{} multiprocessors were to be held and {} were, of which {} took other "
-                           "blocks as well",
-                           blocks_to_hold(), count.held, count.shared);
-  }
+  held_ = std::min<std::uint64_t>(held_.value_or(count.held), count.held);
+  if (failure_.empty()) failure_ = why_not_held(count, blocks_to_hold());
 }
 
 void CoResidentKernel::stop() {
@@ -143,6 +149,13 @@ void CoResidentKernel::checkpoint() {
     check_execution(state, "the stress kernel failed");
   }
   if (age > std::chrono::duration<double>(kRestartAfter).count()) {
+    stop();
+    start();
+  }
+}
+
+void CoResidentKernel::renew() {
+  if (Clock::now() - started_at_ > kRestartAfter) {
     stop();
     start();
   }

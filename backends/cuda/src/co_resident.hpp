@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -20,9 +21,23 @@ class CoResidentKernel {
     return perturbation.co_resident != core::CoResident::none || perturbation.free_sms > 0;
   }
 
-  /// Starts the kernel and waits until it runs on every multiprocessor that it is meant for, or as
-  /// many as it gets. EnvironmentError when it does not start within 2 s.
-  CoResidentKernel(const core::Perturbation& perturbation, DeviceKernels& kernels);
+  /// How long it runs when nothing ends it.
+  static constexpr std::chrono::seconds kLimit{8};
+  /// It is started anew at this age: well before, so that ending by itself means that the trials
+  /// had to wait for it.
+  static constexpr std::chrono::seconds kRestartAfter{3};
+  /// The longest that one launch may take beside it for that to hold.
+  static constexpr double kLongestLaunch = 4.5;
+  /// Of a stress kernel on each multiprocessor, where there is room.
+  static std::uint32_t usual_blocks(core::CoResident kind) {
+    return kind == core::CoResident::memory_stress ? 3 : 1;
+  }
+
+  /// `blocks`: of a stress kernel on each multiprocessor, usual_blocks() or fewer. Starts the
+  /// kernel and waits until it runs on every multiprocessor that it is meant for, or as many as it
+  /// gets. EnvironmentError when it does not start within 2 s.
+  CoResidentKernel(const core::Perturbation& perturbation, std::uint32_t blocks,
+                   DeviceKernels& kernels);
   CoResidentKernel(const CoResidentKernel&) = delete;
   ~CoResidentKernel();
 
@@ -30,11 +45,14 @@ class CoResidentKernel {
   /// runs although its own limit would have ended it, had the trials waited for it. Restarts it in
   /// good time.
   void checkpoint();
+  /// Call with nothing issued since the last checkpoint, when that took its time: starts the kernel
+  /// anew where its end is near. That it has ended meanwhile says nothing about the trials.
+  void renew();
   bool overlap_proven() const { return failure_.empty(); }
   const std::string& failure() const { return failure_; }
   /// Multiprocessors where blocks of perturbation.free_sms were counted, the fewest at any time; 0:
   /// none are held.
-  std::uint64_t held() const { return held_; }
+  std::uint64_t held() const { return held_.value_or(0); }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -44,12 +62,13 @@ class CoResidentKernel {
   std::uint32_t blocks_to_hold() const;
 
   core::Perturbation perturbation_;
+  std::uint32_t blocks_;
   DeviceKernels& kernels_;
   Stream stream_, control_;
   DeviceMemory buffer_, flags_;  // flags: stop, started, then two sets of multiprocessors
   Clock::time_point started_at_{};
   bool running_ = false;
-  std::uint64_t held_ = 0;
+  std::optional<std::uint64_t> held_;
   std::string failure_;
 };
 
@@ -61,5 +80,8 @@ struct HeldMultiprocessors {
 };
 HeldMultiprocessors count_multiprocessors(std::span<const std::uint32_t> held,
                                           std::span<const std::uint32_t> found);
+/// Why that does not prove that `wanted` multiprocessors were held; empty: it does. Other blocks
+/// must have been placed somewhere, or nothing was looked at.
+std::string why_not_held(const HeldMultiprocessors& count, std::uint32_t wanted);
 
 }  // namespace faultline::cuda

@@ -9,6 +9,12 @@
 
 namespace faultline::cuda {
 
+namespace {
+
+constexpr unsigned kStressThreads = 256;
+
+}  // namespace
+
 DeviceKernels::DeviceKernels(ModuleCache& modules)
     : modules_(modules), multiprocessors_(modules.facts().multiprocessors) {
   const DeviceFacts& facts = modules.facts();
@@ -110,18 +116,29 @@ void DeviceKernels::hash(const std::byte* data, std::uint64_t bytes, std::uint64
   launch(hash_, "faultline_hash", dim3(blocks), 256, 0, stream, data, bytes, sum);
 }
 
-void DeviceKernels::stress_memory(std::byte* buffer, std::uint64_t words, std::uint32_t* stop,
-                                  std::uint32_t* started, std::uint64_t limit_ns,
-                                  cudaStream_t stream) {
+BlockNeeds DeviceKernels::stress_needs(bool memory) const {
+  return needs_of(memory ? stress_memory_ : stress_compute_, kStressThreads, 0);
+}
+
+MultiprocessorSpace DeviceKernels::multiprocessor_space() const {
+  const DeviceFacts& facts = modules_.facts();
+  return {static_cast<std::uint32_t>(facts.threads_per_multiprocessor),
+          static_cast<std::uint64_t>(facts.registers_per_multiprocessor),
+          facts.shared_per_multiprocessor, facts.shared_reserved_per_block};
+}
+
+void DeviceKernels::stress_memory(std::uint32_t blocks, std::byte* buffer, std::uint64_t words,
+                                  std::uint32_t* stop, std::uint32_t* started,
+                                  std::uint64_t limit_ns, cudaStream_t stream) {
   launch(stress_memory_, "faultline_stress_memory",
-         dim3(3 * static_cast<unsigned>(multiprocessors_)), 256, 0, stream, buffer, words, stop,
-         started, limit_ns);
+         dim3(blocks * static_cast<unsigned>(multiprocessors_)), kStressThreads, 0, stream, buffer,
+         words, stop, started, limit_ns);
 }
 
 void DeviceKernels::stress_compute(std::byte* sink, std::uint32_t* stop, std::uint32_t* started,
                                    std::uint64_t limit_ns, cudaStream_t stream) {
   launch(stress_compute_, "faultline_stress_compute", dim3(static_cast<unsigned>(multiprocessors_)),
-         256, 0, stream, sink, stop, started, limit_ns);
+         kStressThreads, 0, stream, sink, stop, started, limit_ns);
 }
 
 void DeviceKernels::hold_multiprocessors(std::uint32_t blocks, std::uint32_t* stop,

@@ -23,9 +23,12 @@ class DeviceKernels {
   void fill(std::byte* data, std::uint64_t bytes, std::uint32_t word, cudaStream_t stream);
   /// Adds to *sum a hash of `bytes` bytes.
   void hash(const std::byte* data, std::uint64_t bytes, std::uint64_t* sum, cudaStream_t stream);
-  /// words: a power of two.
-  void stress_memory(std::byte* buffer, std::uint64_t words, std::uint32_t* stop,
-                     std::uint32_t* started, std::uint64_t limit_ns, cudaStream_t stream);
+  /// words: a power of two. `blocks`: on each multiprocessor.
+  void stress_memory(std::uint32_t blocks, std::byte* buffer, std::uint64_t words,
+                     std::uint32_t* stop, std::uint32_t* started, std::uint64_t limit_ns,
+                     cudaStream_t stream);
+  /// Of a block of either stress kernel.
+  BlockNeeds stress_needs(bool memory) const;
   void stress_compute(std::byte* sink, std::uint32_t* stop, std::uint32_t* started,
                       std::uint64_t limit_ns, cudaStream_t stream);
   /// `blocks` blocks that leave no room on their multiprocessors. `held`: words of a bit set of
@@ -40,6 +43,7 @@ class DeviceKernels {
   void copy_once(const std::byte* from, std::byte* to, std::uint64_t bytes, cudaStream_t stream);
 
   int multiprocessors() const { return multiprocessors_; }
+  MultiprocessorSpace multiprocessor_space() const;
 
  private:
   /// Launches kThreads-wide blocks that may be scheduled before the stream's last kernel has ended

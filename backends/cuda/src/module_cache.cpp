@@ -39,6 +39,7 @@ ModuleCache::Loaded& ModuleCache::load(const core::ModuleRef& module) {
   if (found != loaded_.end()) {
     return found->second;
   }
+  require_device();  // loading may wait for whatever runs
   cudaLibrary_t library = nullptr;
   const auto try_load = [&](const void* code) {
     return cudaLibraryLoadData(&library, code, nullptr, nullptr, 0, nullptr, nullptr, 0);
@@ -105,6 +106,15 @@ cudaKernel_t ModuleCache::kernel(const core::ModuleRef& module, const std::strin
                   what + ", cluster size");
   }
   return kernel;
+}
+
+BlockNeeds needs_of(cudaKernel_t kernel, std::uint32_t threads,
+                    std::uint64_t dynamic_shared_bytes) {
+  cudaFuncAttributes attributes{};
+  check(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel)),
+        "cannot query a kernel");
+  return {threads, static_cast<std::uint32_t>(attributes.numRegs),
+          attributes.sharedSizeBytes + dynamic_shared_bytes};
 }
 
 void ModuleCache::unload(const core::ModuleRef& module) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "arguments.hpp"
+#include "arm_plan.hpp"
 #include "faultline/core/module.hpp"
 #include "runtime.hpp"
 
@@ -56,6 +57,9 @@ class ModuleCache {
   DeviceFacts facts_;
   std::map<const core::Module*, Loaded> loaded_;
 };
+
+/// What a block of so many threads and so much dynamic shared memory takes.
+BlockNeeds needs_of(cudaKernel_t kernel, std::uint32_t threads, std::uint64_t dynamic_shared_bytes);
 
 /// Encodes with the driver's own cuTensorMapEncodeTiled. UnsupportedError when the driver has none;
 /// UsageError with the values when it refuses the map.

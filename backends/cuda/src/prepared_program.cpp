@@ -165,6 +165,18 @@ PreparedProgram::PreparedProgram(const core::Program& program,
   }
 }
 
+std::vector<BlockNeeds> PreparedProgram::block_needs() const {
+  std::vector<BlockNeeds> needs;
+  for (const Step& step : steps_) {
+    const auto* launch = std::get_if<Launch>(&step.what);
+    if (launch == nullptr) continue;
+    const dim3& block = launch->config.blockDim;
+    needs.push_back(
+        needs_of(launch->kernel, block.x * block.y * block.z, launch->config.dynamicSmemBytes));
+  }
+  return needs;
+}
+
 cudaStream_t PreparedProgram::stream_of(core::StreamId id, cudaStream_t main) {
   return id == 0 ? main : streams_.at(id).get();
 }

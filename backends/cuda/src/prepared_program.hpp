@@ -84,6 +84,9 @@ class PreparedProgram {
   /// at first 60 s.
   void set_reload_wait(std::chrono::duration<double> limit) { reload_wait_ = limit; }
 
+  /// What a block of each launch takes of a multiprocessor.
+  std::vector<BlockNeeds> block_needs() const;
+
   /// Issues every operation. Logical stream 0 is `stream`; the others fork from it at the beginning
   /// and join it at the end, so that work issued before and after the program is ordered with all
   /// of it.

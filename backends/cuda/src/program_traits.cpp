@@ -16,7 +16,10 @@ ProgramTraits traits_of(const core::Program& program) {
       ++traits.launches;
       traits.reloads_modules |= launch->reload_module;
       traits.has_clusters |= launch->cluster[0] * launch->cluster[1] * launch->cluster[2] > 1;
-      traits.blocks += std::uint64_t{launch->grid[0]} * launch->grid[1] * launch->grid[2];
+      const std::uint64_t blocks =
+          std::uint64_t{launch->grid[0]} * launch->grid[1] * launch->grid[2];
+      traits.blocks += blocks;
+      traits.most_blocks = std::max(traits.most_blocks, blocks);
       traits.largest_dynamic_shared =
           std::max(traits.largest_dynamic_shared, launch->dynamic_shared_bytes);
     }
@@ -25,6 +28,7 @@ ProgramTraits traits_of(const core::Program& program) {
   }
   streams.insert(0);
   traits.multiple_streams = streams.size() > 1;
+  if (traits.multiple_streams) traits.most_blocks = traits.blocks;
   return traits;
 }
 

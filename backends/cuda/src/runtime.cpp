@@ -2,8 +2,12 @@
 #include "runtime.hpp"
 
 #include <fmt/format.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cstdio>
+#include <iostream>
 
 #include "faultline/core/errors.hpp"
 
@@ -71,8 +75,28 @@ void check_execution(cudaError_t error, const std::string& what) {
   throw ExecutionFailure(status_of(error), is_sticky(error), describe(error, what));
 }
 
-void abandon_device() { g_device_abandoned = true; }
+void abandon_device() {
+  if (g_device_abandoned.exchange(true)) {
+    return;
+  }
+  // Handlers run in the reverse order: this one comes before those of the CUDA runtime, which may
+  // wait for the kernel.
+  on_exit(
+      [](int status, void*) {
+        std::cout.flush();
+        std::fflush(nullptr);
+        _exit(status);
+      },
+      nullptr);
+}
 bool device_abandoned() { return g_device_abandoned; }
+
+void require_device() {
+  if (device_abandoned()) {
+    throw core::EnvironmentError(
+        "a kernel hangs on the device, which this process can use no more");
+  }
+}
 
 std::string no_device_message(cudaError_t error, int devices, int driver_version,
                               int runtime_version) {
@@ -100,6 +124,7 @@ std::string no_device_message(cudaError_t error, int devices, int driver_version
 }
 
 DeviceFacts open_device() {
+  require_device();
   int count = 0, driver = 0, runtime = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   check(cudaDriverGetVersion(&driver), "cannot query the driver's version");
@@ -119,6 +144,9 @@ DeviceFacts open_device() {
   facts.l2_bytes = static_cast<std::size_t>(properties.l2CacheSize);
   facts.shared_per_block = properties.sharedMemPerBlockOptin;
   facts.shared_per_multiprocessor = properties.sharedMemPerMultiprocessor;
+  facts.shared_reserved_per_block = properties.reservedSharedMemPerBlock;
+  facts.threads_per_multiprocessor = properties.maxThreadsPerMultiProcessor;
+  facts.registers_per_multiprocessor = properties.regsPerMultiprocessor;
   facts.driver = version_text(driver);
   facts.runtime = version_text(runtime);
   return facts;
@@ -126,6 +154,7 @@ DeviceFacts open_device() {
 
 DeviceMemory::DeviceMemory(std::size_t bytes, const std::string& what) : bytes_(bytes) {
   if (bytes != 0) {
+    require_device();
     check(cudaMalloc(&data_, bytes), fmt::format("cannot allocate {} bytes for {}", bytes, what));
   }
 }
@@ -137,6 +166,7 @@ DeviceMemory::~DeviceMemory() {
 }
 
 Stream::Stream() {
+  require_device();
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cannot create a stream");
 }
 
@@ -202,10 +232,19 @@ void wait_for(cudaStream_t stream, std::chrono::duration<double> limit) {
   }
 }
 
+namespace {
+
+/// Of what is in the stream in front of a copy: whoever knows a limit has waited before.
+constexpr std::chrono::minutes kLongestBeforeCopy{10};
+
+}  // namespace
+
 void copy_to_device(void* to, std::span<const std::byte> from, cudaStream_t stream) {
   if (from.empty()) {
     return;
   }
+  // A copy from or to pageable memory, and the wait for it, would block behind a hang for ever.
+  wait_for(stream, kLongestBeforeCopy);
   check(cudaMemcpyAsync(to, from.data(), from.size(), cudaMemcpyHostToDevice, stream),
         "cannot copy to the device");
   check(cudaStreamSynchronize(stream), "cannot copy to the device");
@@ -215,6 +254,7 @@ void copy_to_host(std::span<std::byte> to, const void* from, cudaStream_t stream
   if (to.empty()) {
     return;
   }
+  wait_for(stream, kLongestBeforeCopy);
   check(cudaMemcpyAsync(to.data(), from, to.size(), cudaMemcpyDeviceToHost, stream),
         "cannot copy from the device");
   check(cudaStreamSynchronize(stream), "cannot copy from the device");

@@ -40,9 +40,11 @@ void check(cudaError_t error, const std::string& what);
 void check_execution(cudaError_t error, const std::string& what);
 
 /// Set once a kernel hung: freeing device memory would wait for it for ever, so nothing is freed
-/// any more.
+/// any more, and the end of the process does not wait for the device either.
 void abandon_device();
 bool device_abandoned();
+/// EnvironmentError once the device has been abandoned.
+void require_device();
 
 struct DeviceFacts {
   int device = 0;
@@ -52,6 +54,8 @@ struct DeviceFacts {
   std::size_t l2_bytes = 0;
   std::size_t shared_per_block = 0;  ///< with opt-in
   std::size_t shared_per_multiprocessor = 0;
+  std::size_t shared_reserved_per_block = 0;
+  int threads_per_multiprocessor = 0, registers_per_multiprocessor = 0;
   std::string driver, runtime;
 };
 /// "no CUDA device: " and why, with what to do about it. `error` and `devices` are what

@@ -49,11 +49,12 @@ void spin_for(std::chrono::nanoseconds duration) {
 }  // namespace
 
 TrialRunner::TrialRunner(const core::TrialPlan& plan, const core::TrialRequest& request,
-                         ModuleCache& modules, DeviceKernels& kernels)
+                         ModuleCache& modules, DeviceKernels& kernels, SlowedLaunches& slowed)
     : plan_(plan),
       request_(request),
       modules_(modules),
       kernels_(kernels),
+      slowed_(slowed),
       arm_(plan_arm(plan, request, limits_of(modules))),
       inputs_(plan.input_indices()),
       outputs_(plan.output_indices()) {}
@@ -81,9 +82,15 @@ core::TrialResult TrialRunner::run(bool& context_lost) {
     comparator_->reset(stream_.get());
     wait();
     if (CoResidentKernel::wanted(request_.perturbation)) {
-      stress_ = std::make_unique<CoResidentKernel>(request_.perturbation, kernels_);
+      if (std::string why_not = start_beside(); !why_not.empty()) {
+        core::TrialResult skipped;
+        skipped.skipped = true;
+        skipped.batch = arm_.batch;
+        skipped.note = std::move(why_not);
+        return skipped;
+      }
     }
-    last_checkpoint_ = queued_since_ = Clock::now();
+    last_checkpoint_ = Clock::now();
     const auto begin = Clock::now();
     try {
       if (arm_.launches_per_graph > 0) {
@@ -160,8 +167,97 @@ void TrialRunner::fail_for_changed_inputs() {
   }
 }
 
-void TrialRunner::wait() {
-  wait_for(stream_.get(), std::chrono::duration<double>(request_.timeout_s));
+void TrialRunner::wait() { wait_for(stream_.get(), limit()); }
+
+/// What does not fit beside another kernel waits until that ends by itself, and does not hang.
+std::chrono::duration<double> TrialRunner::limit() const {
+  const std::chrono::duration<double> asked(request_.timeout_s);
+  return stress_ ? asked + CoResidentKernel::kLimit : asked;
+}
+
+/// Starts what is to run beside the trials, unless it is certain that they would wait until it ends
+/// by itself, which would prove nothing: then the reason.
+std::string TrialRunner::start_beside() {
+  const core::Perturbation& perturbation = request_.perturbation;
+  std::uint32_t blocks = 1;
+  if (perturbation.free_sms > 0) {
+    const std::string key =
+        fmt::format("{} {} {} [{}] {} {} {}", plan_.subject, plan_.variant, plan_.problem.line(),
+                    plan_.config.line(), perturbation.free_sms, arm_.batch, perturbation.name);
+    auto known = slowed_.find(key);
+    if (known == slowed_.end()) {
+      // Others may use the device as well: the shortest of a few counts.
+      double seconds = slowed_launch();
+      for (int again = 0; again < 2 && seconds > CoResidentKernel::kLongestLaunch; ++again) {
+        seconds = std::min(seconds, slowed_launch());
+      }
+      known = slowed_.emplace(key, seconds).first;
+      comparator_->reset(stream_.get());
+      wait();
+    }
+    if (known->second > CoResidentKernel::kLongestLaunch) {
+      return fmt::format("a launch may take {:.1f} s on {} of {} multiprocessors; {:.1f} s at "
+                         "most, for the kernel "
+                         "that holds the others ends by itself after {} s",
+                         known->second, perturbation.free_sms, kernels_.multiprocessors(),
+                         CoResidentKernel::kLongestLaunch, CoResidentKernel::kLimit.count());
+    }
+  } else {
+    const core::CoResident kind = perturbation.co_resident;
+    const std::uint32_t usual = CoResidentKernel::usual_blocks(kind);
+    blocks = stress_blocks_beside(subject_of(sets_.front(), arm_.batch).block_needs(),
+                                  kernels_.stress_needs(kind == core::CoResident::memory_stress),
+                                  usual, kernels_.multiprocessor_space());
+    if (blocks == 0) {
+      return fmt::format("a block of the subject takes so many registers or so much shared memory "
+                         "that none of the {} kernel fits beside it on a multiprocessor",
+                         core::name_of(kind));
+    }
+    if (blocks < usual) {
+      result_.note += fmt::format("{}{} of {} blocks of the stress kernel on a multiprocessor: no "
+                                  "more fit beside a block of the subject",
+                                  result_.note.empty() ? "" : "; ", blocks, usual);
+    }
+  }
+  stress_ = std::make_unique<CoResidentKernel>(perturbation, blocks, kernels_);
+  return {};
+}
+
+/// Seconds of one launch with what belongs to it on request_.perturbation.free_sms multiprocessors,
+/// at most: measured on all of them.
+double TrialRunner::slowed_launch() {
+  InputSet& set = sets_.front();
+  const abi::TrialRange range = range_of(request_.first_trial, arm_.batch);
+  const auto all = static_cast<std::uint64_t>(kernels_.multiprocessors());
+  const auto seconds_of = [&](const auto& work) {
+    wait();
+    const auto begin = Clock::now();
+    work();
+    wait();
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  };
+  const double around = seconds_of([&] {
+    prepare(set, range, false, true);
+    if (arm_.fresh_inputs && plan_.device_oracle) {
+      oracle_of(set, arm_.batch).issue(stream_.get());
+    }
+  });
+  const double subject = seconds_of([&] { subject_of(set, arm_.batch).issue(stream_.get()); });
+  const double compared = seconds_of(
+      [&] { comparator_->compare(range, set.compared, !arm_.fresh_inputs, stream_.get()); });
+  const std::uint64_t blocks = traits_of(plan_.program(arm_.batch)).most_blocks;
+  return subject * slow_down(blocks, all, request_.perturbation.free_sms) +
+         (around + compared) * slow_down(all, all, request_.perturbation.free_sms);
+}
+
+/// A launch has been issued beside another kernel: no more may be under way than end in good time.
+void TrialRunner::issued_beside() {
+  if (!stress_) return;
+  queue_.issued();
+  if (queue_.full()) {
+    wait();
+    queue_.drained(std::chrono::duration<double>(Clock::now() - queued_since_).count());
+  }
 }
 
 abi::TrialRange TrialRunner::range_of(std::uint64_t trial, std::uint32_t trials) const {
@@ -262,7 +358,7 @@ PreparedProgram& TrialRunner::subject_of(InputSet& set, std::uint32_t trials) {
                 .emplace(trials, PreparedProgram(plan_.program(trials), set.buffers, modules_,
                                                  arm_.carveout_percent, fill))
                 .first;
-    found->second.set_reload_wait(std::chrono::duration<double>(request_.timeout_s));
+    found->second.set_reload_wait(limit());
   }
   return found->second;
 }
@@ -365,6 +461,10 @@ void TrialRunner::make_reference(InputSet& set, std::uint64_t trial, std::uint32
 
 void TrialRunner::host_reference(InputSet& set, std::uint64_t trial, std::uint32_t trials) {
   wait();  // earlier comparisons still read the reference
+  if (stress_) {
+    stress_->checkpoint();
+    queue_.cleared();
+  }
   for (std::uint32_t t = 0; t < trials; ++t) {
     const std::vector<core::ReferenceTensor> reference = plan_.reference(host_inputs(trial + t));
     for (std::size_t k = 0; k < outputs_.size(); ++k) {
@@ -382,6 +482,10 @@ void TrialRunner::host_reference(InputSet& set, std::uint64_t trial, std::uint32
                      stream_.get());
       copy_to_device(bound + offset, std::as_bytes(std::span(reference[k].bound)), stream_.get());
     }
+  }
+  // The host took its time, in which no trial ran.
+  if (stress_) {
+    stress_->renew();
   }
 }
 
@@ -411,6 +515,7 @@ void TrialRunner::warm_up() {
   }
   const std::vector<std::uint64_t> laid = hash_inputs(set);
   subject_of(set, arm_.batch).issue(stream_.get());
+  wait();  // what follows would block behind a hang
   check_inputs(set, laid);
   comparator_->reset(stream_.get());
   comparator_->compare(range_of(request_.first_trial, arm_.batch), set.compared, !arm_.fresh_inputs,
@@ -423,6 +528,7 @@ void TrialRunner::warm_up() {
 std::vector<std::uint64_t> TrialRunner::hash_inputs(const InputSet& set) {
   std::vector<std::uint64_t> hashes(inputs_.size(), 0);
   if (inputs_.empty()) return hashes;
+  wait();
   const DeviceMemory sums(inputs_.size() * sizeof(std::uint64_t), "hashes of the inputs");
   check(cudaMemsetAsync(sums.data(), 0, sums.bytes(), stream_.get()), "cannot clear the hashes");
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
@@ -462,6 +568,11 @@ bool TrialRunner::refill_pool(std::uint64_t trial, std::uint64_t trials_left) {
         static_cast<std::uint32_t>(std::min<std::uint64_t>(arm_.batch, trials_left));
     prepare(set, range_of(trial, trials), true, false);
     make_reference(set, trial, trials);
+    if (stress_) {
+      wait();
+      stress_->checkpoint();
+      queue_.cleared();
+    }
     trial += trials;
     trials_left -= trials;
   }
@@ -534,9 +645,7 @@ void TrialRunner::issue_launch(std::uint64_t launch_index, const abi::TrialRange
   if (!capturing) {
     host_wait();
     if (perturbation.sync_each) {
-      after_launch = [this](cudaStream_t stream) {
-        wait_for(stream, std::chrono::duration<double>(request_.timeout_s));
-      };
+      after_launch = [this](cudaStream_t stream) { wait_for(stream, limit()); };
     }
   }
   subject_of(set, range.batch).issue(stream_.get(), after_launch, blocker_of(range, capturing));
@@ -561,6 +670,7 @@ bool TrialRunner::checkpoint(bool force) {
   wait();
   last_counters_ = comparator_->counters(stream_.get());
   if (stress_) {
+    queue_.cleared();
     stress_->checkpoint();
   }
   if (request_.progress) {
@@ -581,16 +691,12 @@ void TrialRunner::run_launches() {
     if (request_.perturbation.reload_module) {
       reload_modules();
     }
+    if (queue_.empty()) {
+      queued_since_ = Clock::now();
+    }
     issue_launch(index, range_of(trial, trials), false);
     issued_ += trials;
-    if (stress_) {
-      queue_.issued();
-      if (queue_.full()) {
-        wait();
-        queue_.drained(std::chrono::duration<double>(Clock::now() - queued_since_).count());
-        queued_since_ = Clock::now();
-      }
-    }
+    issued_beside();
     if (checkpoint(false)) {
       return;
     }
@@ -667,10 +773,14 @@ void TrialRunner::run_graphs() {
       found = graphs.emplace(key, capture(first_set, static_cast<std::uint32_t>(launches))).first;
     }
     host_wait();
+    if (queue_.empty()) {
+      queued_since_ = Clock::now();
+    }
     check_execution(cudaGraphLaunch(found->second.graph.exec(), stream_.get()),
                     "cannot replay the trials' graph");
     issued_ += found->second.trials;
     index += launches;
+    issued_beside();
     if (request_.perturbation.sync_each) {
       wait();
     }

@@ -20,8 +20,12 @@ namespace faultline::cuda {
 
 class TrialRunner {
  public:
+  /// What a launch was found to take at most with fewer multiprocessors, by plan and arm: kept over
+  /// the blocks of an arm, so that one decision holds for all of them.
+  using SlowedLaunches = std::map<std::string, double>;
+
   TrialRunner(const core::TrialPlan& plan, const core::TrialRequest& request, ModuleCache& modules,
-              DeviceKernels& kernels);
+              DeviceKernels& kernels, SlowedLaunches& slowed);
 
   /// Runs the arm. What kernels did wrong is in the result; ExecutionFailure never escapes. Sets
   /// `context_lost` when the device can be used no more in this process.
@@ -65,11 +69,16 @@ class TrialRunner {
   PreparedProgram& oracle_of(InputSet& set, std::uint32_t trials);
   std::vector<core::Tensor> host_inputs(std::uint64_t trial) const;
   void wait();
+  std::chrono::duration<double> limit() const;
+  std::string start_beside();
+  double slowed_launch();
+  void issued_beside();
 
   const core::TrialPlan& plan_;
   const core::TrialRequest& request_;
   ModuleCache& modules_;
   DeviceKernels& kernels_;
+  SlowedLaunches& slowed_;
   ArmPlan arm_;
   std::vector<std::uint32_t> inputs_, outputs_;  // indices into plan_.buffers
 
