@@ -87,6 +87,7 @@ class Walker {
           });
       if (in_loop) looping.push_back(std::move(poll));
     }
+    add_deciding_loads(looping);
     return looping;
   }
 
@@ -220,29 +221,108 @@ class Walker {
       labels_[{function_, std::string(ptx_.substr(begin, end - begin))}] = begin;
       return;
     }
-    std::string_view text = ptx_.substr(begin, end - begin);
+    std::string_view text = ptx_.substr(begin, end - begin), guard;
     if (text.starts_with("@")) {
+      guard = text.substr(0, text.find_first_of(" \t"));
       text.remove_prefix(std::min(text.find_first_of(" \t"), text.size()));
       text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
     }
     const std::string_view opcode = first_word(text);
-    if (watch_polls_) watch(text, opcode, begin);
+    if (watch_polls_) watch(guard, text, opcode, begin);
     const Rule* rule = rule_of(opcode);
     if (!rule || (kinds_ & bit(rule->kind)) == 0) return;
     sites_.push_back({rule->kind, function_, is_entry_, std::string(opcode), where_,
                       rule->behind ? end + 1 : begin});
   }
 
-  void watch(std::string_view text, std::string_view opcode, std::size_t begin) {
+  /// Loads of memory that other blocks may write, in a loop that goes on or ends by what they gave:
+  /// it reaches the predicate of a branch back or out by way of the loop's own statements.
+  void add_deciding_loads(std::vector<PtxSite>& found) const {
+    for (const Branch& back : branches_) {
+      const auto label = labels_.find({back.function, back.label});
+      if (label == labels_.end() || label->second > back.at) continue;
+      const std::size_t begin = label->second, end = back.at;
+      std::vector<const PtxSite*> loads;
+      for (const PtxSite& load : loads_) {
+        if (load.offset >= begin && load.offset <= end) loads.push_back(&load);
+      }
+      if (loads.empty() || !decide(loads, begin, end)) continue;
+      for (const PtxSite* load : loads) {
+        if (decide({load}, begin, end)) found.push_back(*load);
+      }
+    }
+  }
+
+  bool decide(const std::vector<const PtxSite*>& loads, std::size_t begin, std::size_t end) const {
+    std::set<std::string_view> reached;
+    const auto first =
+        std::lower_bound(statements_.begin(), statements_.end(), begin,
+                         [](const Statement& s, std::size_t at) { return s.at < at; });
+    const auto is_reached = [&](std::string_view name) { return reached.contains(name); };
+    for (int round = 0; round < 2; ++round) {  // the second for what the loop carries around
+      for (auto s = first; s != statements_.end() && s->at <= end; ++s) {
+        const bool from_load = std::any_of(loads.begin(), loads.end(),
+                                           [&](const PtxSite* l) { return l->offset == s->at; });
+        if (from_load || std::any_of(s->read.begin(), s->read.end(), is_reached)) {
+          reached.insert(s->written.begin(), s->written.end());
+        }
+      }
+    }
+    return std::any_of(branches_.begin(), branches_.end(), [&](const Branch& branch) {
+      if (branch.at < begin || branch.at > end || !reached.contains(branch.predicate)) return false;
+      const auto to = labels_.find({branch.function, branch.label});
+      // Back to the beginning or out of the loop; a way past some of its statements is neither.
+      return to != labels_.end() && (to->second <= begin || to->second > end);
+    });
+  }
+
+  /// The registers in a text of operands.
+  static std::vector<std::string_view> registers_of(std::string_view text) {
+    std::vector<std::string_view> names;
+    for (std::size_t at = text.find('%'); at != text.npos; at = text.find('%', at + 1)) {
+      names.push_back(text.substr(at, text.find_first_of(" \t\r\n,;{}[]()|+!", at) - at));
+    }
+    return names;
+  }
+
+  /// `guard`: "@%p1" or "@!%p1" in front of it, or nothing.
+  void watch(std::string_view guard, std::string_view text, std::string_view opcode,
+             std::size_t begin) {
+    const std::string_view operands = text.substr(opcode.size());
+    const std::vector<std::string_view> guards = registers_of(guard);
     if (opcode.starts_with("bra")) {
       text.remove_prefix(opcode.size());
       text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
-      branches_.push_back({function_, std::string(first_word(text)), begin});
-    } else if (polls(opcode)) {
+      branches_.push_back({function_, std::string(first_word(text)), begin,
+                           guards.empty() ? std::string_view() : guards.front()});
+      return;
+    }
+    // The first operand is written, unless it is an address: "[%rd1]".
+    const std::size_t open = std::min(operands.find_first_not_of(" \t\r\n"), operands.size());
+    const bool vector = operands.substr(open).starts_with("{");
+    const std::size_t comma = std::min(operands.find(vector ? '}' : ',', open), operands.size());
+    Statement statement{begin, {}, registers_of(operands.substr(comma))};
+    if (!operands.substr(open).starts_with("[")) {
+      statement.written = registers_of(operands.substr(0, comma));
+    }
+    statement.read.insert(statement.read.end(), guards.begin(), guards.end());
+    statements_.push_back(std::move(statement));
+    if (loads_memory_of_others(opcode)) {
+      loads_.push_back(
+          {DelaySite::atomic, function_, is_entry_, std::string(opcode), where_, begin});
+    }
+    if (polls(opcode)) {
       polls_.push_back(
           {DelaySite::atomic, function_, is_entry_, std::string(opcode), where_, begin});
     }
   }
+  static bool loads_memory_of_others(std::string_view opcode) {
+    if (!opcode.starts_with("ld.")) return false;
+    constexpr std::string_view kOthers[] = {".shared", ".param", ".const", ".local", ".nc"};
+    return std::none_of(std::begin(kOthers), std::end(kOthers),
+                        [&](auto part) { return opcode.find(part) != opcode.npos; });
+  }
+
   /// Sums of real numbers are no flags; what lies in shared memory no other block writes.
   static bool polls(std::string_view opcode) {
     const auto has = [&](std::string_view part) { return opcode.find(part) != opcode.npos; };
@@ -250,7 +330,8 @@ class Walker {
     if (opcode.starts_with("atom."))
       return !has(".f16") && !has(".bf16") && !has(".f32") && !has(".f64");
     return opcode.starts_with("ld.volatile") || opcode.starts_with("ld.relaxed") ||
-           opcode.starts_with("ld.acquire") || opcode.starts_with("ld.mmio");
+           opcode.starts_with("ld.acquire") || opcode.starts_with("ld.mmio") ||
+           (opcode.starts_with("ld.") && has(".cv"));
   }
 
   /// "1 35 3, function_name $L__info_string0, inlined_at 1 59 3"
@@ -300,9 +381,15 @@ class Walker {
   struct Branch {
     std::string function, label;
     std::size_t at;
+    std::string_view predicate;  ///< empty: always taken
+  };
+  struct Statement {
+    std::size_t at;
+    std::vector<std::string_view> written, read;  ///< registers
   };
   bool watch_polls_ = false;
-  std::vector<PtxSite> polls_;
+  std::vector<PtxSite> polls_, loads_;
+  std::vector<Statement> statements_;  ///< in the order of the text
   std::vector<Branch> branches_;
   std::map<std::pair<std::string, std::string>, std::size_t> labels_;  ///< of a function
 };

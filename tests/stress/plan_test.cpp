@@ -147,6 +147,24 @@ TEST(DevicePlan, LeavesBlocksThatWaitForOthersAllMultiprocessors) {
   const std::string back = "setp.eq.u32 %p1, %r1, 0;\n@%p1 bra $L1;\n";
   EXPECT_THAT(why("$L1:\nld.volatile.global.u32 %r1, [%rd1];\n" + back, 1),
               HasSubstr("blocks may wait for other blocks"));
+  EXPECT_THAT(why("$L1:\nld.global.cv.u32 %r5, [%rd1];\n" + back, 1), HasSubstr("ld.global.cv"));
+  // A load of L2 or of any kind, where the loop goes on by what it gave.
+  EXPECT_THAT(why("$L1:\nld.global.cg.u32 %r1, [%rd1];\n" + back, 1), HasSubstr("ld.global.cg"));
+  EXPECT_THAT(why("$L1:\nld.global.v2.u32 {%r7, %r8}, [%rd1];\nadd.s32 %r1, %r8, -1;\n" + back, 1),
+              HasSubstr("ld.global.v2"));
+  EXPECT_THAT(why("$L1:\nld.u32 %r2, [%rd1];\nsetp.eq.u32 %p2, %r2, 1;\n@%p2 bra $L2;\n"
+                  "bra $L1;\n$L2:\n",
+                  1),
+              HasSubstr("ld.u32"));
+  EXPECT_EQ(why("$L1:\nld.global.cg.u32 %r2, [%rd1];\nst.global.u32 [%r1], %r2;\n" + back, 1), "")
+      << "data";
+  EXPECT_EQ(why("$L1:\nld.global.u32 %r2, [%rd1];\nsetp.eq.u32 %p2, %r2, 1;\n@%p2 bra $L2;\n"
+                "add.s32 %r3, %r3, 1;\n$L2:\n" +
+                    back,
+                1),
+            "")
+      << "only what the loop does with it";
+  EXPECT_EQ(why("ld.global.u32 %r2, [%rd1];\n$L1:\nadd.s32 %r1, %r1, -1;\n" + back, 1), "");
   EXPECT_THAT(why("$L1:\natom.global.cas.b32 %r1, [%rd1], 0, 1;\n" + back, 1),
               HasSubstr("atom.global.cas.b32 in k"));
   // Once, not in a loop; a sum; shared memory, which is the block's own.
