@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "faultline/core/errors.hpp"
+#include "faultline/diagnosis/experiment.hpp"
 #include "faultline/stress/ptx_delay.hpp"
 
 namespace faultline::stress {
@@ -45,8 +46,7 @@ struct DeviceArms {
     }
     if (perturbation.free_sms > 0) {
       // A trial takes up to so many times as long as on the whole device.
-      constexpr std::uint64_t kOfEachFree = 100;
-      n = std::min(n, kOfEachFree * perturbation.free_sms);
+      n = std::min(n, diagnosis::kTrialsOfEachFree * perturbation.free_sms);
       if (n < trials) reason += fmt::format("; {} trials only, which take longer", n);
       std::string why = all_of_them;
       if (why.empty() && perturbation.free_sms >= multiprocessors) {

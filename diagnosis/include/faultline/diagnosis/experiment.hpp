@@ -43,6 +43,10 @@ std::optional<Experiment> next_experiment(const core::Evidence& evidence);
 inline constexpr int kMostChanges = 16;
 inline constexpr double kChangeAlpha = 0.05 / kMostChanges;
 
+/// Trials at most with few multiprocessors left, for each of these: a trial may take as many times
+/// as long as the device has multiprocessors for each one left.
+inline constexpr std::uint64_t kTrialsOfEachFree = 100;
+
 /// What a cure or knob did to the rate of wrong values, 0.05 being shared among all changes.
 enum class Effect : std::uint8_t {
   not_run,
