@@ -282,9 +282,14 @@ class Experiments {
       add_counts(after, run_trials(changed, perturbation, to.after - from.after,
                                    first_fresh_ + from.after));
       if (after.trials < to.after || after.abnormal > 0) break;
+      if (!before.overlap_proven || !after.overlap_proven) break;
     }
     row.before_trials = judged(before);
     row.before_wrong = before.wrong_values;
+    if (!before.overlap_proven) {
+      row.left_out = "of the arm: " + unproven(before);
+      return;
+    }
     add(after, perturbation, row);
   }
 
@@ -293,9 +298,15 @@ class Experiments {
     sum.failed += turn.failed;
     sum.wrong_values += turn.wrong_values;
     sum.abnormal += turn.abnormal;
+    sum.overlap_proven = sum.overlap_proven && turn.overlap_proven;
     sum.first_failed_trial = std::min(sum.first_failed_trial, turn.first_failed_trial);
     if (sum.message.empty()) sum.message = turn.message;
     if (sum.note.empty()) sum.note = turn.note;
+  }
+
+  static std::string unproven(const core::TrialResult& result) {
+    return result.note.empty() ? "what was to run beside the trials is not proven to have done so"
+                               : result.note;
   }
 
   /// Trials whose values were looked at: one that hung or faulted has none.
@@ -315,6 +326,10 @@ class Experiments {
       row.left_out = !result.note.empty()      ? result.note
                      : !result.message.empty() ? result.message
                                                : "no time was left";
+      return;
+    }
+    if (!result.overlap_proven) {  // nobody knows what was changed
+      row.left_out = unproven(result);
       return;
     }
     row.after_trials = result.trials;
