@@ -11,8 +11,18 @@
 namespace faultline::stress::detail {
 namespace {
 
+/// Of each output: its errors are in bins for the trials that are multiples of this; 0: for none.
+std::vector<std::uint64_t> counted_every(const core::TrialResult& result) {
+  std::vector<std::uint64_t> every;
+  for (const core::OutputTotals& output : result.outputs) {
+    every.push_back(output.ratio_bins.empty() ? 0 : std::max(output.bins_every, 1u));
+  }
+  return every;
+}
+
 void compare(const core::TrialPlan& plan, const core::Capture& capture,
-             const std::vector<core::ReferenceTensor>& references, core::TrialResult& result) {
+             const std::vector<core::ReferenceTensor>& references,
+             const std::vector<std::uint64_t>& every, core::TrialResult& result) {
   const std::vector<std::uint32_t> outputs = plan.output_indices();
   std::vector<core::WrongTile> wrong_tiles;
   for (std::size_t k = 0; k < outputs.size() && k < capture.outputs.size(); ++k) {
@@ -25,9 +35,8 @@ void compare(const core::TrialPlan& plan, const core::Capture& capture,
     for (std::size_t i = known; i < wrong_tiles.size(); ++i) {
       wrong_tiles[i].output = static_cast<std::uint32_t>(k);
     }
-    // A device may have counted this trial already.
-    if (k < result.outputs.size() &&
-        !(result.outputs[k].bins_every > 1 && capture.trial % result.outputs[k].bins_every == 0)) {
+    // This trial may have been counted already.
+    if (k < every.size() && (every[k] == 0 || capture.trial % every[k] != 0)) {
       core::add_bins(result.outputs[k].ratio_bins, totals.ratio_bins);
       core::add_bins(result.outputs[k].ulp_bins, totals.ulp_bins);
     }
@@ -49,9 +58,10 @@ void add_captured_tiles(const core::TrialPlan& plan, core::DataMode data,
                         core::TrialResult& result) {
   constexpr std::size_t kInputSets = 8;
   const bool compared_here =
-      std::any_of(result.outputs.begin(), result.outputs.end(),
-                  [](const auto& o) { return !o.ratio_bins.empty() && o.bins_every == 1; });
+      std::any_of(result.failures.begin(), result.failures.end(),
+                  [](const core::FailedTrial& f) { return !f.wrong_tiles.empty(); });
   if (compared_here || !plan.reference) return;
+  const std::vector<std::uint64_t> every = counted_every(result);
   std::map<std::uint64_t, std::vector<core::ReferenceTensor>> references;
   for (const core::Capture& capture : result.captures) {
     auto found = references.find(capture.input_seed);
@@ -62,7 +72,7 @@ void add_captured_tiles(const core::TrialPlan& plan, core::DataMode data,
                            plan.reference(make_inputs(plan, data, capture.input_seed)))
                   .first;
     }
-    compare(plan, capture, found->second, result);
+    compare(plan, capture, found->second, every, result);
   }
 }
 
