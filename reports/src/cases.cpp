@@ -76,6 +76,13 @@ Standing standing_of(const core::KillRow& row) {
   }
   if (!ran) return {Outcome::skipped, "no detector ran", false};
   if (row.right) return {Outcome::pass, "", false};
+  if (row.no_evidence) {
+    const auto told = std::find_if(row.cells.begin(), row.cells.end(),
+                                   [](const auto& cell) { return cell.ran && !cell.note.empty(); });
+    const std::string why = told == row.cells.end() ? "" : ": " + told->note;
+    return {row.is_mutant ? Outcome::skipped : Outcome::inconclusive,
+            (row.is_mutant ? "nothing is known of it" : "not cleared") + why, false};
+  }
   if (!row.is_mutant) {
     return {Outcome::fail, "a clean variant was blamed", false};
   }

@@ -91,8 +91,10 @@ EvidenceTable kill_matrix_table(const core::RunRecord& record) {
     EvidenceTable::Row cells{
         {row.subject + "@" + row.variant,
          row.required ? std::string(core::name_of(*row.required)) : std::string("no finding")},
-        !row.right};
-    cells.marks = {row.right ? EvidenceTable::Mark::none : EvidenceTable::Mark::bad,
+        !row.right && !row.no_evidence};
+    cells.marks = {row.right         ? EvidenceTable::Mark::none
+                   : row.no_evidence ? EvidenceTable::Mark::weak
+                                     : EvidenceTable::Mark::bad,
                    EvidenceTable::Mark::none};
     for (const Detector detector : shown) {
       const KillCell* cell = cell_of(row, detector);
@@ -109,6 +111,15 @@ EvidenceTable kill_matrix_table(const core::RunRecord& record) {
       "is the happens-before check",
       matrix.named_right(), matrix.mutants(), matrix.killed(), matrix.false_alarms(),
       matrix.clean_variants());
+  // Why a detector could not tell: the name of its class does not say.
+  for (const KillRow& row : matrix.rows) {
+    if (row.right) continue;
+    for (const KillCell& cell : row.cells) {
+      if (!cell.ran || cell.outcome != core::Outcome::inconclusive || cell.note.empty()) continue;
+      table.footer += fmt::format(". {}@{}, {}: {}", row.subject, row.variant,
+                                  title_of(cell.detector), cell.note);
+    }
+  }
   return table;
 }
 

@@ -38,6 +38,8 @@ class Campaign {
   /// Run `count` trials more of the arm, in pieces between which `checkpoint` is called.
   void run_block(Arm& arm, std::uint64_t count, const std::function<void()>& checkpoint) {
     const std::uint64_t end = arm.started + count;
+    // Arms that have run keep what they have.
+    if (!lost_to_.empty() && arm.any_block) return;
     double piece_s = options_.checkpoint_every_s;
     int without_a_trial = 0;
     while (arm.started < end && !arm.broken && !detail::stopped(options_)) {
@@ -89,14 +91,21 @@ class Campaign {
     if (options_.progress) {
       options_.progress({arm.planned.perturbation.name, done_, total_, failed_});
     }
-    core::TrialResult block = detail::run_safely(backend_, trial_, request);
+    core::TrialResult block = lost_to_.empty() ? detail::run_safely(backend_, trial_, request)
+                                               : detail::not_run_without_device(lost_to_);
+    if (detail::takes_the_device(backend_.info(), block)) {
+      lost_to_ = fmt::format("{} of arm '{}'",
+                             block.status == core::ExecutionStatus::timeout ? "hang" : "fault",
+                             arm.planned.perturbation.name);
+    }
     // After a hang the rest of the block would hang, too.
     const bool paused = pause.raised() && block.status != core::ExecutionStatus::timeout;
     arm.started += paused ? std::min(block.trials, count) : count;
     done_ += block.trials;
     failed_ += block.failed;
-    // A broken or skipped arm gives the same again: its other blocks would tell nothing.
-    arm.broken = block.skipped || block.status == core::ExecutionStatus::error ||
+    // A broken, skipped or unproven arm gives the same again: its other blocks would tell nothing.
+    arm.broken = block.skipped || !block.overlap_proven || !lost_to_.empty() ||
+                 block.status == core::ExecutionStatus::error ||
                  block.status == core::ExecutionStatus::unsupported ||
                  block.status == core::ExecutionStatus::out_of_time;
     if (arm.any_block) {
@@ -114,6 +123,7 @@ class Campaign {
   const CampaignPlan& plan_;
   const RunOptions& options_;
   std::uint64_t total_, done_ = 0, failed_ = 0;
+  std::string lost_to_;  ///< what took the device: "hang of arm 'none'"; empty: nothing
 };
 
 /// Compare an arm with the unperturbed one, trial by trial with the same number.
@@ -156,6 +166,23 @@ void pair_arms(core::Evidence& evidence) {
       if (arm.perturbation.name != name) pair_with_baseline(arm, baseline);
     }
   }
+}
+
+/// An arm with fewer multiprocessors that are not proven to have been held, in which nothing
+/// failed, is left out with its reason: it has not shown what it is there for, and the other arms
+/// stand.
+void leave_out_unproven(Arm& arm) {
+  const core::TrialResult& result = arm.result;
+  const bool clean = result.failed == 0 && result.changed_inputs.empty() &&
+                     result.status == core::ExecutionStatus::completed;
+  if (arm.planned.perturbation.free_sms == 0 || result.overlap_proven || result.skipped || !clean) {
+    return;
+  }
+  core::TrialResult left_out;
+  left_out.skipped = true;
+  left_out.note =
+      result.note.empty() ? "the multiprocessors were not proven to be held" : result.note;
+  arm.result = std::move(left_out);
 }
 
 /// What an arm has given so far, if it has run at all.
@@ -205,7 +232,10 @@ core::Evidence run_campaign(core::Backend& backend, const kernels::ResolvedTrial
       if (checkpoint) checkpoint();
     }
   }
-  for (const Arm& arm : arms) add_arm(evidence, campaign, trial_plan, arm);
+  for (Arm& arm : arms) {
+    leave_out_unproven(arm);
+    add_arm(evidence, campaign, trial_plan, arm);
+  }
 
   constexpr int kFollowUps = 2;
   const auto failed = [](const core::ArmEvidence& arm) { return arm.result.failed > 0; };

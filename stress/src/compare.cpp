@@ -121,6 +121,7 @@ std::pair<const char*, int> standing(const core::KillRow& row) {
     if (row.no_evidence) return {"no evidence", 0};
     return {row.applicable() ? "alive" : "not run", 0};
   }
+  if (row.no_evidence) return {"not cleared", 2};
   if (!row.applicable()) return {"not run", 2};
   if (row.right) return {"not blamed", 3};
   return row.killed ? std::pair{"blamed: fails", 0} : std::pair{"blamed: does not pass", 1};

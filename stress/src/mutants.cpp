@@ -46,6 +46,29 @@ std::string reason_of(const core::TrialResult& result, const std::string& known)
   return !known.empty() ? known : result.message.empty() ? result.note : result.message;
 }
 
+std::string reason_of(const core::Finding& finding) {
+  if (finding.evidence.empty()) return finding.headline;
+  return fmt::format("{}: {}", finding.headline, finding.evidence.front());
+}
+
+/// Every detector that ran found nothing, and one at least could not tell: neither blame nor a
+/// pass.
+bool not_cleared(const core::KillRow& row) {
+  bool open = false;
+  for (const core::KillCell& cell : row.cells) {
+    if (!cell.ran) continue;
+    const bool passed = cell.outcome == core::Outcome::pass && cell.classes.empty();
+    const bool untold =
+        cell.outcome == core::Outcome::inconclusive &&
+        std::all_of(cell.classes.begin(), cell.classes.end(),
+                    [](FindingClass c) { return c == FindingClass::no_evidence; }) &&
+        !cell.classes.empty();
+    if (!passed && !untold) return false;
+    open = open || untold;
+  }
+  return open;
+}
+
 /// What the evidence says of a variant, as one cell. `known`: warnings that do not count.
 core::KillCell judge(Detector detector, const core::Evidence& evidence,
                      const kernels::Variant& variant, const std::vector<FindingClass>& known) {
@@ -81,7 +104,12 @@ core::KillCell judge(Detector detector, const core::Evidence& evidence,
     if (finding.severity == core::Severity::note) continue;
     const bool expected = finding.severity == core::Severity::warning &&
                           std::find(known.begin(), known.end(), finding.finding) != known.end();
-    if (!expected) cell.classes.push_back(finding.finding);
+    if (expected) continue;
+    // What leaves the verdict open is not told by the name of its class.
+    if (cell.classes.empty() && is_inconclusive_class(finding.finding)) {
+      cell.note = reason_of(finding);
+    }
+    cell.classes.push_back(finding.finding);
   }
   const bool warned = !cell.classes.empty() && (core::is_slow(cell.classes.front()) ||
                                                 is_inconclusive_class(cell.classes.front()));
@@ -206,6 +234,7 @@ class MatrixRun {
       row.right = std::all_of(row.cells.begin(), row.cells.end(), [](const core::KillCell& cell) {
         return !cell.ran || (cell.outcome == core::Outcome::pass && cell.classes.empty());
       });
+      row.no_evidence = not_cleared(row);
     }
     row.cells.push_back(sanitize(trial));
     return row;
@@ -229,9 +258,24 @@ class MatrixRun {
     return kernels::resolve(registry_, subject.name + "@" + variant.name, problem, config);
   }
 
+  /// judge(), and whether a kernel has taken the device away from the detectors that follow.
+  core::KillCell judged(Detector detector, const core::Evidence& evidence,
+                        const kernels::Variant& variant) {
+    const auto look_at = [&](const core::TrialResult& result) {
+      if (!lost_to_.empty() || !detail::takes_the_device(backend_.info(), result)) return;
+      hangs_ = result.status == core::ExecutionStatus::timeout;
+      lost_to_ = fmt::format("{} of {}@{} ({})", hangs_ ? "hang" : "fault", evidence.subject,
+                             evidence.variant, core::name_of(detector));
+    };
+    for (const core::ArmEvidence& arm : evidence.arms) look_at(arm.result);
+    for (const core::ConfigEvidence& config : evidence.configs) look_at(config.result);
+    return judge(detector, evidence, variant, known_);
+  }
+
   template <class Work>
-  core::KillCell timed(Detector detector, Work work) const {
+  core::KillCell timed(Detector detector, Work work) {
     if (detail::stopped(options_.run)) return not_run(detector, "stopped");
+    if (!lost_to_.empty()) return not_run(detector, "the device was lost to the " + lost_to_);
     const auto begin = std::chrono::steady_clock::now();
     core::KillCell cell;
     try {
@@ -254,13 +298,15 @@ class MatrixRun {
       return not_run(Detector::sanitizer, "compute-sanitizer is not installed");
     }
     if (detail::stopped(options_.run)) return not_run(Detector::sanitizer, "stopped");
+    if (hangs_) {  // it would hang there as well, beside the kernel that still runs
+      return not_run(Detector::sanitizer, "the device was lost to the " + lost_to_);
+    }
     return options_.sanitizer(trial);
   }
 
   bool on_simulator() const { return backend_.info().is_model; }
 
-  core::KillCell tight_loop(const kernels::ResolvedTrial& trial,
-                            const kernels::Variant& variant) const {
+  core::KillCell tight_loop(const kernels::ResolvedTrial& trial, const kernels::Variant& variant) {
     PlannedArm arm;
     arm.perturbation.name = "none";
     arm.perturbation.policy = core::SchedulePolicy::round_robin;
@@ -272,20 +318,19 @@ class MatrixRun {
     plan.race = core::RaceMode::off;
     RunOptions loop = quiet_;
     loop.follow_ups = false;  // what a loop does not see, the loop does not kill
-    return judge(Detector::tight_loop, run_campaign(backend_, trial, plan, loop), variant, known_);
+    return judged(Detector::tight_loop, run_campaign(backend_, trial, plan, loop), variant);
   }
 
   /// The problem where it shows, over all configs; where that names nothing right, the subject's
   /// own list of problems.
   core::KillCell verify(const kernels::Subject& subject, const kernels::Variant& variant,
-                        const kernels::ResolvedTrial& trial) const {
+                        const kernels::ResolvedTrial& trial) {
     VerifyOptions verify;
     verify.seed = options_.seed;
     verify.race = core::RaceMode::off;
     verify.run = quiet_;
-    core::KillCell cell =
-        judge(Detector::verify, run_verify(backend_, subject, variant, {trial.problem}, verify),
-              variant, known_);
+    core::KillCell cell = judged(
+        Detector::verify, run_verify(backend_, subject, variant, {trial.problem}, verify), variant);
     // A clean variant is looked at as hard as its mutants are.
     const bool several = variant.is_mutant
                              ? !cell.right && needs_several_problems(*variant.required_finding)
@@ -296,10 +341,10 @@ class MatrixRun {
                                            });
     const bool blamed =
         !variant.is_mutant && (cell.outcome != core::Outcome::pass || !cell.classes.empty());
-    if (!several || blamed) return cell;
-    return judge(Detector::verify,
-                 run_verify(backend_, subject, variant, subject.verify_problems(true), verify),
-                 variant, known_);
+    if (!several || blamed || !lost_to_.empty()) return cell;
+    return judged(Detector::verify,
+                  run_verify(backend_, subject, variant, subject.verify_problems(true), verify),
+                  variant);
   }
 
   /// Classes that one problem alone may not show.
@@ -309,8 +354,7 @@ class MatrixRun {
            finding == FindingClass::config;
   }
 
-  core::KillCell stress(const kernels::ResolvedTrial& trial,
-                        const kernels::Variant& variant) const {
+  core::KillCell stress(const kernels::ResolvedTrial& trial, const kernels::Variant& variant) {
     PlanOptions options;
     options.trials = options_.stress_trials > 0 ? options_.stress_trials
                      : on_simulator()           ? 48
@@ -318,16 +362,16 @@ class MatrixRun {
     options.seed = options_.seed;
     options.race = core::RaceMode::off;
     const CampaignPlan plan = default_plan(backend_.info(), trial.plan, options);
-    return judge(Detector::stress, run_campaign(backend_, trial, plan, quiet_), variant, known_);
+    return judged(Detector::stress, run_campaign(backend_, trial, plan, quiet_), variant);
   }
 
   core::KillCell happens_before(const kernels::ResolvedTrial& trial,
-                                const kernels::Variant& variant) const {
+                                const kernels::Variant& variant) {
     if (!on_simulator()) return not_run(Detector::happens_before, "needs the simulator");
     RaceOptions race;
     race.seed = options_.seed;
     race.run = quiet_;
-    return judge(Detector::happens_before, run_race(backend_, trial, race), variant, known_);
+    return judged(Detector::happens_before, run_race(backend_, trial, race), variant);
   }
 
   core::Backend& backend_;
@@ -335,6 +379,8 @@ class MatrixRun {
   const MutantOptions& options_;
   RunOptions quiet_;
   std::vector<FindingClass> known_;  ///< of the row under way
+  std::string lost_to_;              ///< what took the device from this process; empty: nothing
+  bool hangs_ = false;               ///< a kernel still runs there
   core::KillMatrix matrix_;
 };
 
@@ -348,7 +394,9 @@ std::string names_of(const core::KillRow& row) {
     if (!cell.ran || cell.classes.empty()) continue;
     std::vector<std::string_view> names;
     for (const FindingClass finding : cell.classes) names.push_back(core::name_of(finding));
-    said.push_back(fmt::format("{}: {}", core::name_of(cell.detector), fmt::join(names, ", ")));
+    const bool reason = is_inconclusive_class(cell.classes.front()) && !cell.note.empty();
+    said.push_back(fmt::format("{}: {}{}", core::name_of(cell.detector), fmt::join(names, ", "),
+                               reason ? fmt::format(" ({})", cell.note) : ""));
   }
   return said.empty() ? "no detector said anything" : fmt::format("{}", fmt::join(said, "; "));
 }
@@ -381,9 +429,19 @@ core::KillMatrix run_mutants(core::Backend& backend, const kernels::SubjectRegis
 
 core::Verdict judge_matrix(const core::KillMatrix& matrix, bool interrupted) {
   core::Verdict verdict;
-  std::vector<std::string> not_applicable, no_evidence;
+  std::vector<std::string> not_applicable, no_evidence, not_cleared;
+  bool failed = false;
   for (const core::KillRow& row : matrix.rows) {
-    if (!row.applicable()) {
+    if (row.no_evidence && !row.is_mutant) {
+      const std::string name = row.subject + "@" + row.variant;
+      not_cleared.push_back(name);
+      core::Finding finding;
+      finding.severity = core::Severity::warning;
+      finding.finding = FindingClass::no_evidence;
+      finding.headline = fmt::format("the clean {} is not cleared: a detector cannot tell", name);
+      finding.evidence = {names_of(row), fmt::format("at {} [{}]", row.problem, row.config)};
+      verdict.findings.push_back(std::move(finding));
+    } else if (!row.applicable()) {
       std::uint64_t trials = 0;
       for (const core::KillCell& cell : row.cells) trials += cell.trials;
       if (row.no_evidence) {
@@ -408,6 +466,7 @@ core::Verdict judge_matrix(const core::KillMatrix& matrix, bool interrupted) {
     }
     finding.evidence = {names_of(row), fmt::format("at {} [{}]", row.problem, row.config)};
     verdict.findings.push_back(std::move(finding));
+    failed = true;
   }
   std::string text = fmt::format(
       "{} of {} mutants killed, {} under the right name; {} of {} clean variants blamed",
@@ -420,14 +479,23 @@ core::Verdict judge_matrix(const core::KillMatrix& matrix, bool interrupted) {
     text += fmt::format("; no_evidence, as only the model shows them: {}",
                         fmt::join(no_evidence, ", "));
   }
+  if (!not_cleared.empty()) {
+    text += fmt::format("; not cleared: {}", fmt::join(not_cleared, ", "));
+  }
   const bool nothing_ran = matrix.mutants() + matrix.clean_variants() == 0;
-  if (!verdict.findings.empty()) {
+  if (failed) {
+    // What is held against a row comes first.
+    std::stable_partition(verdict.findings.begin(), verdict.findings.end(),
+                          [](const auto& f) { return f.severity == core::Severity::error; });
     verdict.outcome = core::Outcome::fail;
     verdict.summary = fmt::format("fail: {}", text);
-  } else if (interrupted || nothing_ran) {
+  } else if (interrupted || (nothing_ran && not_cleared.empty())) {
     verdict.outcome = core::Outcome::inconclusive;
     verdict.summary = fmt::format("inconclusive: {}; {}", text,
                                   interrupted ? "interrupted before the last row" : "nothing ran");
+  } else if (!not_cleared.empty()) {
+    verdict.outcome = core::Outcome::inconclusive;
+    verdict.summary = fmt::format("inconclusive: {}", text);
   } else {
     verdict.outcome = core::Outcome::pass;
     verdict.summary = fmt::format("pass: {}", text);

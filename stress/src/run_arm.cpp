@@ -70,6 +70,7 @@ core::TrialResult run_safely(core::Backend& backend, const core::TrialPlan& plan
 
 void add_block(core::TrialResult& into, const core::TrialResult& block, bool fresh_inputs,
                std::uint32_t capture_limit) {
+  const bool some_before = into.trials > 0;
   into.trials += block.trials;
   into.failed += block.failed;
   into.wrong_values += block.wrong_values;
@@ -125,7 +126,7 @@ void add_block(core::TrialResult& into, const core::TrialResult& block, bool fre
   into.batch = std::max(into.batch, block.batch);
   into.overlap_proven = into.overlap_proven && block.overlap_proven;
   if (block.trials > 0) {
-    into.held_sms = into.held_sms == 0 ? block.held_sms : std::min(into.held_sms, block.held_sms);
+    into.held_sms = some_before ? std::min(into.held_sms, block.held_sms) : block.held_sms;
   }
   into.ran_ahead += block.ran_ahead;
   into.ran_ahead_of += block.ran_ahead_of;
@@ -136,6 +137,18 @@ void add_block(core::TrialResult& into, const core::TrialResult& block, bool fre
 
 bool stopped(const std::atomic<bool>* stop) { return stop && stop->load(); }
 bool stopped(const RunOptions& options) { return stopped(options.stop); }
+
+bool takes_the_device(const core::BackendInfo& backend, const core::TrialResult& result) {
+  return !backend.is_model && (result.status == core::ExecutionStatus::timeout ||
+                               result.status == core::ExecutionStatus::fault);
+}
+
+core::TrialResult not_run_without_device(const std::string& lost_to) {
+  core::TrialResult result;
+  result.skipped = true;
+  result.note = fmt::format("not run: the device was lost to the {}", lost_to);
+  return result;
+}
 
 std::string module_hash(const core::TrialPlan& plan) {
   if (!plan.program) return {};

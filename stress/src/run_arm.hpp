@@ -27,6 +27,12 @@ void add_block(core::TrialResult& into, const core::TrialResult& block, bool fre
 bool stopped(const std::atomic<bool>* stop);
 bool stopped(const RunOptions& options);
 
+/// What hangs or faults on a device takes the context of the process with it: nothing that is asked
+/// for afterwards can run.
+bool takes_the_device(const core::BackendInfo& backend, const core::TrialResult& result);
+/// The result of trials that were planned behind that: skipped, with the reason.
+core::TrialResult not_run_without_device(const std::string& lost_to);
+
 /// The hash of the first kernel that the plan's program launches.
 std::string module_hash(const core::TrialPlan& plan);
 

@@ -128,7 +128,7 @@ class Sweep {
     using Kind = diagnosis::Experiment::Kind;
     constexpr int kFollowUps = 2;
     bool repeated = false;
-    for (int i = 0; i < kFollowUps && !detail::stopped(options_.run); ++i) {
+    for (int i = 0; i < kFollowUps && lost_to_.empty() && !detail::stopped(options_.run); ++i) {
       const std::optional<diagnosis::Experiment> next = diagnosis::next_experiment(evidence);
       if (next && next->kind == Kind::repeat_fixed_inputs && first_failure_ && !repeated) {
         repeated = true;
@@ -277,6 +277,11 @@ class Sweep {
       Cell cell;
       cell.evidence.problem = problem.values.line();
       cell.evidence.config = config.line();
+      if (!lost_to_.empty()) {
+        cell.evidence.result = detail::not_run_without_device(lost_to_);
+        evidence.configs.push_back(std::move(cell.evidence));
+        continue;
+      }
       try {
         cell.base = subject_.plan(problem, variant_.name, config);
         cell.plan = options_.intermediates ? core::with_intermediates(cell.base) : cell.base;
@@ -410,6 +415,10 @@ class Sweep {
     }
     core::TrialResult& result = cell.evidence.result;
     result = detail::run_safely(backend_, cell.plan, request);
+    if (detail::takes_the_device(backend_.info(), result)) {
+      lost_to_ = fmt::format(
+          "{} of {}", result.status == core::ExecutionStatus::timeout ? "hang" : "fault", name);
+    }
     request.progress = nullptr;
     done_ += options_.trials;
     failed_ += result.failed;
@@ -510,6 +519,7 @@ class Sweep {
   const kernels::Variant& variant_;
   const VerifyOptions& options_;
   std::uint64_t total_ = 0, done_ = 0, failed_ = 0;
+  std::string lost_to_;  ///< what took the device: "hang of n=64 [stages=1]"; empty: nothing
   std::optional<Cell> first_failure_;
 };
 

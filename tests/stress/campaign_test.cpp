@@ -472,7 +472,26 @@ TEST_F(CampaignTest, TrialsThatEndedBecauseNothingRanBesideThemAreNoError) {
   plan.arms[0].perturbation.free_sms = 1;
   const core::Evidence open = stress::run_campaign(backend, trial, plan);
   EXPECT_EQ(open.arms.at(0).result.status, core::ExecutionStatus::completed);
-  EXPECT_EQ(diagnosis::diagnose(open).outcome, Outcome::inconclusive) << "and no pass";
+  EXPECT_TRUE(open.arms[0].result.skipped);
+  EXPECT_EQ(open.arms[0].result.note, "3 multiprocessors were to be held and 2 were");
+  EXPECT_NE(diagnosis::diagnose(open).outcome, Outcome::pass) << "it is the only arm";
+  // Beside other arms it is left out with its reason, and run no further in the other rounds.
+  stress::CampaignPlan both = plan;
+  both.rounds = 4;
+  both.arms.push_back({{.name = "none"}, 50, ""});
+  backend.requests.clear();
+  const core::Verdict verdict = diagnosis::diagnose(stress::run_campaign(backend, trial, both));
+  EXPECT_EQ(verdict.outcome, Outcome::pass) << verdict.summary;
+  EXPECT_THAT(verdict.summary, HasSubstr("3 multiprocessors were to be held and 2 were"));
+  EXPECT_EQ(std::count_if(backend.requests.begin(), backend.requests.end(),
+                          [](const auto& r) { return r.perturbation.free_sms > 0; }),
+            1);
+  // A failure stands, whatever ran beside it.
+  ToyBackend wrong(false, late_copy);
+  wrong.after = backend.after;
+  const core::Evidence failed = stress::run_campaign(wrong, trial, plan);
+  EXPECT_EQ(diagnosis::diagnose(failed).outcome,
+            failed.arms.at(0).result.failed > 0 ? Outcome::fail : Outcome::skipped);
   proven = true;
   const core::Evidence broken = stress::run_campaign(backend, trial, plan);
   EXPECT_EQ(broken.arms.at(0).result.status, core::ExecutionStatus::error);

@@ -107,6 +107,64 @@ TEST(Mutants, ADetectorThatBreaksIsNotNoEvidence) {
   EXPECT_THAT(verdict.findings.back().evidence[0], HasSubstr("verify: error: "));
 }
 
+TEST(Mutants, AnArmThatIsNotProvenNeitherBlamesNorClears) {
+  ToyBackend device(false);
+  device.after = [](const core::TrialRequest& request, core::TrialResult& result) {
+    if (request.perturbation.co_resident == core::CoResident::none) return;
+    result.overlap_proven = false;
+    result.note = "no room beside it";
+  };
+  const core::KillMatrix matrix = matrix_of(with_mutant(FindingClass::vacuous, ""), device);
+  const core::KillRow& clean = row_of(matrix, "clean");
+  EXPECT_TRUE(clean.no_evidence);
+  EXPECT_FALSE(clean.applicable());
+  EXPECT_EQ(matrix.false_alarms(), 0u);
+  EXPECT_THAT(clean.cells[2].note, HasSubstr("did not perturb as planned"));
+  EXPECT_THAT(clean.cells[2].note, HasSubstr("no room beside it"));
+  core::KillMatrix alone;
+  alone.rows = {clean};
+  core::Verdict verdict = stress::judge_matrix(alone, false);
+  EXPECT_EQ(verdict.outcome, Outcome::inconclusive) << verdict.summary;
+  EXPECT_THAT(verdict.summary, HasSubstr("not cleared: toy@clean"));
+  ASSERT_EQ(verdict.findings.size(), 1u);
+  EXPECT_THAT(verdict.findings[0].evidence[0], HasSubstr("stress: no_evidence (arm "));
+  // Together with a mutant that survives it is a failure, which comes first.
+  alone.rows.push_back(row_of(matrix, "mutant"));
+  alone.rows.back().killed = alone.rows.back().right = false;
+  verdict = stress::judge_matrix(alone, false);
+  EXPECT_EQ(verdict.outcome, Outcome::fail);
+  EXPECT_THAT(verdict.findings[0].headline, HasSubstr("survives"));
+  // Any other reason to leave a verdict open is still blame.
+  alone.rows = {clean};
+  alone.rows[0].no_evidence = false;
+  EXPECT_EQ(stress::judge_matrix(alone, false).outcome, Outcome::fail);
+}
+
+TEST(Mutants, BehindAHangNothingIsAskedOfTheDevice) {
+  ToyBackend device(false);
+  device.after = [](const core::TrialRequest&, core::TrialResult& result) {
+    result.status = core::ExecutionStatus::timeout;
+    result.failed = result.abnormal = result.trials = 1;
+    result.wrong_values = 0;
+    result.message = "a kernel did not end within 3 s";
+  };
+  stress::MutantOptions options;
+  options.subjects = {"toy@mutant"};
+  options.sanitizer = [](const kernels::ResolvedTrial&) -> core::KillCell {
+    throw std::logic_error("it would hang as well");
+  };
+  const core::KillMatrix matrix = matrix_of(with_mutant(FindingClass::hang, ""), device, options);
+  const core::KillRow& row = row_of(matrix, "mutant");
+  EXPECT_EQ(device.requests.size(), 1u);
+  EXPECT_TRUE(row.right);
+  EXPECT_TRUE(row.cells[0].right);
+  for (std::size_t i = 1; i < row.cells.size(); ++i) {
+    if (row.cells[i].detector == core::Detector::happens_before) continue;
+    EXPECT_FALSE(row.cells[i].ran);
+    EXPECT_EQ(row.cells[i].note, "the device was lost to the hang of toy@mutant (tight_loop)");
+  }
+}
+
 TEST(Mutants, ASanitizerAloneJudgesNobody) {
   stress::MutantOptions options;
   options.sanitizer = [](const kernels::ResolvedTrial&) {
