@@ -90,6 +90,19 @@ void keep_bins_of(std::uint32_t every, const core::TrialRequest& request,
   if (counted > 0) result.outputs[0].ratio_bins = result.outputs[0].ulp_bins = {counted};
 }
 
+TEST_F(CampaignTest, BinsOfEveryTrialLeaveTheWrongTilesToBeFound) {
+  ToyBackend backend(false, late_copy);  // its bins are complete, and it names no tiles
+  const core::Evidence evidence = run(backend, 400);
+  std::size_t with_tiles = 0;
+  for (const core::ArmEvidence& arm : evidence.arms) {
+    std::uint64_t counted = 0;
+    for (const std::uint64_t n : arm.result.outputs[0].ratio_bins) counted += n;
+    EXPECT_EQ(counted, arm.result.outputs[0].compared_elements) << arm.perturbation.name;
+    for (const core::FailedTrial& f : arm.result.failures) with_tiles += !f.wrong_tiles.empty();
+  }
+  EXPECT_GT(with_tiles, 0u);
+}
+
 TEST_F(CampaignTest, ErrorsThatADeviceHasCountedAreNotCountedAgain) {
   ToyBackend backend(false, late_copy);
   backend.after = [](const core::TrialRequest& request, core::TrialResult& result) {
@@ -312,6 +325,13 @@ TEST_F(CampaignTest, ReadingPoisonIsUninitialisedNotARace) {
   EXPECT_EQ(verdict.findings[0].finding, FindingClass::uninitialised) << verdict.summary;
 }
 
+core::ExperimentEvidence row_of(const core::Evidence& evidence, core::ExperimentEvidence::Kind k) {
+  for (const core::ExperimentEvidence& e : evidence.experiments) {
+    if (e.kind == k) return e;
+  }
+  return {};
+}
+
 TEST_F(CampaignTest, AFailureIsRunAgainWithOneThingChanged) {
   // Wrong under contention, unless the host waits for each launch.
   ToyBackend backend(false, [](const core::TrialRequest& request, std::uint64_t t,
@@ -340,18 +360,22 @@ TEST_F(CampaignTest, AFailureIsRunAgainWithOneThingChanged) {
   EXPECT_THAT(diagnosis::diagnose(evidence).findings[0].evidence,
               testing::Contains(HasSubstr("cured by synchronising after every launch")));
 
+  // Where the stress kernel is not proven to have run in them, the experiments decide nothing.
+  backend.after = [](const core::TrialRequest& request, core::TrialResult& result) {
+    if (request.capture_limit > 0 || !request.perturbation.sync_each) return;
+    result.overlap_proven = false;
+    result.note = "no room beside it";
+  };
+  const core::ExperimentEvidence open =
+      row_of(run(backend, 200), core::ExperimentEvidence::Kind::serialised);
+  EXPECT_EQ(open.left_out, "no room beside it");
+  EXPECT_EQ(open.after_trials, 0u);
+
   stress::RunOptions without;
   without.experiments = false;
   EXPECT_TRUE(run(backend, 200, without).experiments.empty());
   ToyBackend clean(false);
   EXPECT_TRUE(run(clean, 40).experiments.empty());
-}
-
-core::ExperimentEvidence row_of(const core::Evidence& evidence, core::ExperimentEvidence::Kind k) {
-  for (const core::ExperimentEvidence& e : evidence.experiments) {
-    if (e.kind == k) return e;
-  }
-  return {};
 }
 
 TEST_F(CampaignTest, AChangeThatHangsIsNoCure) {
