@@ -29,14 +29,16 @@ target_compile_options(faultline_options INTERFACE
       SOURCES <file>...            none makes a header-only library
       HEADERS <file>...            include/faultline/<name>/x.hpp, or only x.hpp
       [DEPENDS <target>...]        what the public headers use
-      [PRIVATE_DEPENDS <target>...]  what only the sources use)
+      [PRIVATE_DEPENDS <target>...]  what only the sources use
+      [PRECOMPILED <header>...])   for FAULTLINE_QUICK_BUILD: what most of the sources include)
 
   Defines the target faultline_<name> and its alias faultline::<name>. A '/' in the name becomes '_'
   in the target (NAME backends/cuda -> faultline_backends_cuda, faultline::backends_cuda).
   HEADERS and SOURCES are explicit lists, relative to the calling folder; tests/build
   compiles every header alone. ]]
 function(faultline_component)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME" "SOURCES;HEADERS;DEPENDS;PRIVATE_DEPENDS")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME"
+    "SOURCES;HEADERS;DEPENDS;PRIVATE_DEPENDS;PRECOMPILED")
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_NAME)
     message(FATAL_ERROR "faultline_component: NAME is required; not understood: "
                         "'${arg_UNPARSED_ARGUMENTS}'")
@@ -58,7 +60,8 @@ function(faultline_component)
       PUBLIC ${arg_DEPENDS}
       PRIVATE $<BUILD_INTERFACE:faultline::options> ${arg_PRIVATE_DEPENDS})
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
-    faultline_quicken_component(${target} DEPENDS ${arg_DEPENDS} ${arg_PRIVATE_DEPENDS})
+    faultline_quicken_component(${target} DEPENDS ${arg_DEPENDS} ${arg_PRIVATE_DEPENDS}
+      PRECOMPILED ${arg_PRECOMPILED})
   else()
     add_library(${target} INTERFACE)
     set(scope INTERFACE)

@@ -2,7 +2,8 @@
 #
 # FAULTLINE_QUICK_BUILD: the same program, compiled in about half of the time. For a machine
 # that builds once, as a new user's or a continuous-integration job's.
-#   - the headers of the standard library, fmt and GoogleTest are precompiled, once for all
+#   - the headers of the standard library, fmt and GoogleTest are precompiled, once for all; a
+#     component may name more (PRECOMPILED)
 #   - code that is not hot and bench/ are compiled at -O1, tests at -O0 (their Eigen code at -O1)
 #   - a component's or a test's sources are compiled a dozen at a time (UNITY_BUILD), but for
 #     kernels/, whose files name their parts alike on purpose
@@ -40,7 +41,7 @@ function(faultline_quicken_component target)
   if(NOT FAULTLINE_QUICK_BUILD)
     return()
   endif()
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "DEPENDS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "DEPENDS;PRECOMPILED")
   if(NOT target MATCHES "_kernels$")
     _faultline_unite(${target})
   endif()
@@ -52,6 +53,11 @@ function(faultline_quicken_component target)
     # At -O1 GCC 12 follows values too poorly for some of its warnings, and gives false ones.
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>
       -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
+  endif()
+  if(arg_PRECOMPILED)
+    target_precompile_headers(${target} PRIVATE ${FAULTLINE_PRECOMPILED_STANDARD}
+      ${arg_PRECOMPILED})
+    return()
   endif()
   if(NOT "fmt::fmt" IN_LIST arg_DEPENDS)
     return()  # the shared header was compiled with fmt's definitions

@@ -111,15 +111,10 @@ extern "C" {
 
 namespace faultline::embedded {
 
-namespace {
-
-std::span<const std::byte> packed(const char* begin, const char* end) {
-  return std::as_bytes(std::span(begin, end));
-}
-
-}  // namespace
-
 const core::EmbeddedModule& @FUNCTION@() {
+  const auto packed = [](const char* begin, const char* end) {
+    return std::as_bytes(std::span(begin, end));
+  };
   static const core::EmbeddedSource kSources[] = {
 @texts@  };
   static const core::EmbeddedModule kModule{
