@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
 #include <optional>
 #include <utility>
 
@@ -25,43 +24,63 @@ constexpr double kTearingGains = 0.05;
 constexpr std::int64_t kValues = std::int64_t{1} << 22, kSteps = std::int64_t{1} << 27;
 constexpr std::int64_t kMostSlices = 64;
 
-/// The elements of a tile that can be fitted, and their residuals in units of what the comparison
-/// allows.
+/// The elements of an output's worst tile that can be fitted, and their residuals in units of what
+/// the comparison allows. Where tiles are too small or too large: those of the whole output, of a
+/// large one kValues around its worst element.
 class Region {
  public:
   Region(const core::BufferSpec& spec, const core::Tensor& got,
          const core::ReferenceTensor& reference, std::uint64_t poison)
       : g_(spec.tiles), reference_(reference) {
-    std::map<std::int64_t, double> weight;  // of the residuals of each tile
-    std::map<std::int64_t, std::size_t> size;
-    std::vector<Element> all;
+    struct Tile {
+      double weight = 0.0;  // of its residuals
+      std::size_t size = 0;
+    };
+    const std::int64_t of_tile = std::min(g_.tile_rows, g_.rows) * std::min(g_.tile_cols, g_.cols);
+    const bool by_tiles =
+        of_tile >= static_cast<std::int64_t>(kFewestElements) && of_tile <= kValues;
+    std::vector<Tile> tiles(by_tiles ? static_cast<std::size_t>(g_.tile_count()) : 0);
+    double worst = -1.0;
+    std::int64_t worst_element = 0;
     for (std::int64_t i = 0; i < got.size(); ++i) {
-      const auto n = static_cast<std::size_t>(i);
-      const double expected = reference.expected[n], bound = reference.bound[n], x = got.at(i);
-      if (core::stays_untouched(bound) || !std::isfinite(expected) || !std::isfinite(bound) ||
-          bound < 0.0 || !std::isfinite(x)) {
-        continue;
+      const std::optional<Checked> checked = check(spec, got, poison, i);
+      if (!checked) continue;
+      any_wrong_ = any_wrong_ || checked->wrong;
+      const double square = checked->element.residual * checked->element.residual;
+      if (square > worst) {
+        worst = square;
+        worst_element = i;
       }
-      const core::ElementClass kind =
-          core::check_element(spec.dtype, got.bits(i), expected, bound, poison).kind;
-      if (kind == core::ElementClass::poison) continue;
-      const double unit =
-          bound + 0.5 * core::ulp_at(spec.dtype, core::round_to(spec.dtype, expected));
-      Element element{i, spec.tiles.tile_of(i), unit, (x - expected) / unit};
-      any_wrong_ = any_wrong_ || core::is_failure(kind);
-      weight[element.tile] += element.residual * element.residual;
-      ++size[element.tile];
-      all.push_back(element);
+      if (!by_tiles) continue;
+      Tile& tile = tiles[static_cast<std::size_t>(g_.tile_of(i))];
+      tile.weight += square;
+      ++tile.size;
     }
     if (!any_wrong_) return;
-    tile_ = std::max_element(weight.begin(), weight.end(), [](const auto& a, const auto& b) {
-              return a.second < b.second;
-            })->first;
-    if (size[tile_] < kFewestElements) tile_ = -1;
-    for (const Element& e : all) {
-      if (tile_ >= 0 && e.tile != tile_) continue;
-      elements_.push_back(e);
-      squares_ += e.residual * e.residual;
+    if (by_tiles) {
+      const auto most =
+          std::max_element(tiles.begin(), tiles.end(),
+                           [](const Tile& a, const Tile& b) { return a.weight < b.weight; });
+      if (most->size >= kFewestElements) tile_ = most - tiles.begin();
+    }
+    const auto keep = [&](std::int64_t first, std::int64_t end) {
+      for (std::int64_t i = first; i < end; ++i) {
+        const std::optional<Checked> checked = check(spec, got, poison, i);
+        if (!checked) continue;
+        elements_.push_back(checked->element);
+        squares_ += checked->element.residual * checked->element.residual;
+      }
+    };
+    if (tile_ < 0) {
+      const std::int64_t first = std::clamp<std::int64_t>(
+          worst_element - kValues / 2, 0, std::max<std::int64_t>(0, got.size() - kValues));
+      keep(first, std::min(first + kValues, got.size()));
+      return;
+    }
+    const std::int64_t row = tile_ / g_.tiles_across() * g_.tile_rows,
+                       col = tile_ % g_.tiles_across() * g_.tile_cols;
+    for (std::int64_t r = row; r < std::min(row + g_.tile_rows, g_.rows); ++r) {
+      keep(r * g_.cols + col, r * g_.cols + std::min(col + g_.tile_cols, g_.cols));
     }
   }
 
@@ -104,9 +123,30 @@ class Region {
 
  private:
   struct Element {
-    std::int64_t index = 0, tile = 0;
+    std::int64_t index = 0;
     double unit = 0.0, residual = 0.0;
   };
+  struct Checked {
+    Element element;
+    bool wrong = false;
+  };
+
+  /// Nothing for an element that cannot be fitted.
+  std::optional<Checked> check(const core::BufferSpec& spec, const core::Tensor& got,
+                               std::uint64_t poison, std::int64_t i) const {
+    const auto n = static_cast<std::size_t>(i);
+    const double expected = reference_.expected[n], bound = reference_.bound[n], x = got.at(i);
+    if (core::stays_untouched(bound) || !std::isfinite(expected) || !std::isfinite(bound) ||
+        bound < 0.0 || !std::isfinite(x)) {
+      return std::nullopt;
+    }
+    const core::ElementClass kind =
+        core::check_element(spec.dtype, got.bits(i), expected, bound, poison).kind;
+    if (kind == core::ElementClass::poison) return std::nullopt;
+    const double unit =
+        bound + 0.5 * core::ulp_at(spec.dtype, core::round_to(spec.dtype, expected));
+    return Checked{{i, unit, (x - expected) / unit}, core::is_failure(kind)};
+  }
 
   /// The rows, one after another, that gain most.
   void tear(core::TemplateEvidence& what,
