@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -10,7 +11,7 @@
 namespace faultline::stress::detail {
 namespace {
 
-using Kind = core::FootprintEvidence::Kind;
+using TilingKind = core::FootprintEvidence::Kind;
 using Patterns = std::vector<std::vector<std::int64_t>>;
 
 /// Patterns kept of one output: so many, and of so many elements in all, but one at least.
@@ -30,6 +31,11 @@ constexpr double kShapeBits = 2.0;  ///< by which a shape that nothing suggests 
 /// Bits to name each kind of tiling: the plan's own first. What is left is shared by other blocks.
 constexpr double kBitsOfTile = 2.0, kBitsOfKnown = 4.0, kBitsOfOthers = 2.0, kBitsOfNull = 3.0;
 
+/// lgamma and log2 of a library may give other last digits on other processors. What is compared
+/// and stored must not: it is rounded to less than any limit here can tell.
+double rounded(double bits) { return std::round(bits * 0x1p10) * 0x1p-10; }
+constexpr double kLog10Of2 = 0.30102999566398120;
+
 double log2_gamma(double x) { return std::lgamma(x) / std::log(2.0); }
 
 /// Bits to say which `k` of `n` elements are wrong, without knowing how many to expect.
@@ -46,34 +52,30 @@ double choice_bits(double h, double b) {
 
 /// One way to cut an output.
 struct Tiling {
-  Kind kind = Kind::block;
+  TilingKind kind = TilingKind::block;
   std::int64_t rows = 0, cols = 0;  ///< of a rectangle; both 0: see block_of_tile
-  /// Of blocks that consist of tiles: which each tile belongs to.
-  std::vector<std::int64_t> block_of_tile{};
-  std::int64_t row_period = 0, col_period = 0;  ///< of Kind::place: one of them
-  std::vector<double> sizes{};                  ///< elements of each block
+  /// Of blocks that consist of tiles: which a tile belongs to.
+  std::function<std::int64_t(std::int64_t)> block_of_tile{};
+  std::int64_t row_period = 0, col_period = 0;  ///< of TilingKind::place: one of them
+  std::size_t blocks = 0;
   double naming_bits = 0.0;
 
-  bool rectangular() const { return block_of_tile.empty() && row_period == 0 && col_period == 0; }
+  bool rectangular() const { return !block_of_tile && row_period == 0 && col_period == 0; }
 };
-
-std::int64_t extent_of(std::int64_t index, std::int64_t size, std::int64_t whole) {
-  return std::min(size, whole - index * size);
-}
 
 /// Every way in which this output is tried.
 class Candidates {
  public:
   explicit Candidates(const core::BufferSpec& spec) : spec_(spec), g_(spec.tiles) {
     if (g_.rows * g_.cols != spec.elements()) g_ = {.rows = spec.elements()};
-    add_rectangle(Kind::tile, g_.tile_rows, g_.tile_cols, kBitsOfTile);
+    add_rectangle(TilingKind::tile, g_.tile_rows, g_.tile_cols, kBitsOfTile);
     add_tiles();
     add_groups();
     for (const std::int64_t strip : {8, 16, 32}) {
-      if (strip < g_.tile_rows) add_rectangle(Kind::strip, strip, g_.tile_cols, kBitsOfKnown);
+      if (strip < g_.tile_rows) add_rectangle(TilingKind::strip, strip, g_.tile_cols, kBitsOfKnown);
     }
-    add_rectangle(Kind::rows, 1, g_.cols, kBitsOfKnown);
-    add_rectangle(Kind::columns, g_.rows, 1, kBitsOfKnown);
+    add_rectangle(TilingKind::rows, 1, g_.cols, kBitsOfKnown);
+    add_rectangle(TilingKind::columns, g_.rows, 1, kBitsOfKnown);
     add_places();
     add_others();
   }
@@ -82,7 +84,7 @@ class Candidates {
   const std::vector<Tiling>& all() const { return all_; }
 
  private:
-  void add_rectangle(Kind kind, std::int64_t rows, std::int64_t cols, double bits) {
+  void add_rectangle(TilingKind kind, std::int64_t rows, std::int64_t cols, double bits) {
     rows = std::min(rows, g_.rows);
     cols = std::min(cols, g_.cols);
     const std::int64_t down = (g_.rows + rows - 1) / rows, across = (g_.cols + cols - 1) / cols;
@@ -90,62 +92,57 @@ class Candidates {
     for (const Tiling& known : all_) {
       if (known.rectangular() && known.rows == rows && known.cols == cols) return;
     }
-    Tiling tiling{.kind = kind, .rows = rows, .cols = cols, .naming_bits = bits};
-    for (std::int64_t i = 0; i < down; ++i) {
-      for (std::int64_t j = 0; j < across; ++j) {
-        tiling.sizes.push_back(
-            static_cast<double>(extent_of(i, rows, g_.rows) * extent_of(j, cols, g_.cols)));
-      }
-    }
-    all_.push_back(std::move(tiling));
+    all_.push_back({.kind = kind,
+                    .rows = rows,
+                    .cols = cols,
+                    .blocks = static_cast<std::size_t>(down * across),
+                    .naming_bits = bits});
   }
 
   /// Blocks that consist of whole tiles, unless there is but one of them or each is one tile.
-  void add_of_tiles(Kind kind, std::vector<std::int64_t> block_of_tile) {
-    const std::int64_t blocks = *std::max_element(block_of_tile.begin(), block_of_tile.end()) + 1;
+  void add_of_tiles(TilingKind kind, std::function<std::int64_t(std::int64_t)> block_of_tile) {
+    std::int64_t blocks = 1;
+    for (std::int64_t t = 0; t < g_.tile_count(); ++t) {
+      blocks = std::max(blocks, block_of_tile(t) + 1);
+    }
     if (blocks < 2 || blocks == g_.tile_count()) return;
     for (const Tiling& known : all_) {
-      if (known.block_of_tile == block_of_tile) return;
+      if (known.block_of_tile && same_blocks(known.block_of_tile, block_of_tile)) return;
     }
-    Tiling tiling{.kind = kind,
-                  .block_of_tile = std::move(block_of_tile),
-                  .sizes = std::vector<double>(static_cast<std::size_t>(blocks)),
-                  .naming_bits = kBitsOfKnown};
-    for (std::int64_t t = 0; t < g_.tile_count(); ++t) {
-      const auto block =
-          static_cast<std::size_t>(tiling.block_of_tile[static_cast<std::size_t>(t)]);
-      tiling.sizes[block] +=
-          static_cast<double>(extent_of(t / g_.tiles_across(), g_.tile_rows, g_.rows) *
-                              extent_of(t % g_.tiles_across(), g_.tile_cols, g_.cols));
-    }
-    all_.push_back(std::move(tiling));
+    all_.push_back({.kind = kind,
+                    .block_of_tile = std::move(block_of_tile),
+                    .blocks = static_cast<std::size_t>(blocks),
+                    .naming_bits = kBitsOfKnown});
   }
 
-  std::vector<std::int64_t> for_each_tile(auto block) const {
-    std::vector<std::int64_t> blocks;
-    for (std::int64_t t = 0; t < g_.tile_count(); ++t) blocks.push_back(block(t));
-    return blocks;
+  bool same_blocks(const auto& a, const auto& b) const {
+    for (std::int64_t t = 0; t < g_.tile_count(); ++t) {
+      if (a(t) != b(t)) return false;
+    }
+    return true;
   }
 
   void add_tiles() {
     const std::int64_t per_group = g_.tiles_per_group, across = g_.tiles_across();
-    const auto position = [&](std::int64_t t) { return g_.position_of(t); };
+    const auto position = [g = g_](std::int64_t t) { return g.position_of(t); };
     if (per_group > 1) {
-      add_of_tiles(Kind::group, for_each_tile([&](auto t) { return t / per_group; }));
-      add_of_tiles(Kind::position, for_each_tile(position));
-      add_of_tiles(Kind::last_tile,
-                   for_each_tile([&](auto t) { return position(t) == per_group - 1 ? 1 : 0; }));
+      add_of_tiles(TilingKind::group, [=](std::int64_t t) { return t / per_group; });
+      add_of_tiles(TilingKind::position, position);
+      add_of_tiles(TilingKind::last_tile, [=](std::int64_t t) -> std::int64_t {
+        return position(t) == per_group - 1 ? 1 : 0;
+      });
     }
     if (const std::int64_t depth = g_.pipeline_depth; depth > 1) {
       const std::int64_t groups = per_group > 0 ? per_group : g_.tile_count();
-      add_of_tiles(Kind::buffer,
-                   for_each_tile([&](auto t) { return t / groups * depth + position(t) % depth; }));
-      add_of_tiles(Kind::buffer, for_each_tile([&](auto t) { return position(t) % depth; }));
+      add_of_tiles(TilingKind::buffer,
+                   [=](std::int64_t t) { return t / groups * depth + position(t) % depth; });
+      add_of_tiles(TilingKind::buffer, [=](std::int64_t t) { return position(t) % depth; });
     }
-    add_of_tiles(Kind::last_tile,
-                 for_each_tile([&](auto t) { return t / across == g_.tiles_down() - 1 ? 1 : 0; }));
-    add_of_tiles(Kind::last_tile,
-                 for_each_tile([&](auto t) { return t % across == across - 1 ? 1 : 0; }));
+    const std::int64_t down = g_.tiles_down();
+    add_of_tiles(TilingKind::last_tile,
+                 [=](std::int64_t t) -> std::int64_t { return t / across == down - 1 ? 1 : 0; });
+    add_of_tiles(TilingKind::last_tile,
+                 [=](std::int64_t t) -> std::int64_t { return t % across == across - 1 ? 1 : 0; });
   }
 
   /// One index of the leading axes is so many rows.
@@ -154,19 +151,17 @@ class Candidates {
     for (const std::int64_t extent : spec_.shape) {
       leading *= std::max<std::int64_t>(extent, 1);
       if (leading < 2 || g_.rows % leading != 0 || leading == g_.rows) continue;
-      add_rectangle(Kind::group, g_.rows / leading, g_.cols, kBitsOfKnown);
+      add_rectangle(TilingKind::group, g_.rows / leading, g_.cols, kBitsOfKnown);
     }
   }
 
   void add_place(bool of_rows, std::int64_t period) {
     const std::int64_t extent = of_rows ? g_.rows : g_.cols;
     if (period < 2 || extent < 2 * period) return;
-    Tiling tiling{.kind = Kind::place, .naming_bits = kBitsOfKnown + 1.0};
+    Tiling tiling{.kind = TilingKind::place,
+                  .blocks = static_cast<std::size_t>(period),
+                  .naming_bits = kBitsOfKnown + 1.0};
     (of_rows ? tiling.row_period : tiling.col_period) = period;
-    for (std::int64_t i = 0; i < period; ++i) {
-      const std::int64_t lines = (extent - i + period - 1) / period;
-      tiling.sizes.push_back(static_cast<double>(lines * (of_rows ? g_.cols : g_.rows)));
-    }
     all_.push_back(std::move(tiling));
   }
 
@@ -192,7 +187,7 @@ class Candidates {
     const std::size_t known = all_.size();
     for (const std::int64_t rows : sizes(g_.rows)) {
       for (const std::int64_t cols : sizes(g_.cols)) {
-        if (rows * cols >= kSmallestBlock) add_rectangle(Kind::block, rows, cols, 0.0);
+        if (rows * cols >= kSmallestBlock) add_rectangle(TilingKind::block, rows, cols, 0.0);
       }
     }
     const double others = static_cast<double>(std::max<std::size_t>(all_.size() - known, 1));
@@ -256,13 +251,53 @@ void for_each_rectangle(const core::TileGeometry& g, std::int64_t rows, std::int
   }
 }
 
+/// The blocks of one tiling. Of an output of n elements they may be n / kSmallestBlock, so one
+/// tiling has them at a time.
+struct Blocks {
+  std::vector<double> sizes;          ///< elements of each block
+  std::vector<std::uint32_t> counts;  ///< wrong ones of each block, pattern after pattern
+
+  /// Calls `visit(wrong elements, size, block)`, pattern after pattern.
+  void for_each(auto visit) const {
+    for (std::size_t first = 0; first < counts.size(); first += sizes.size()) {
+      for (std::size_t block = 0; block < sizes.size(); ++block) {
+        visit(counts[first + block], sizes[block], block);
+      }
+    }
+  }
+};
+
+std::vector<double> sizes_of(const Tiling& tiling, const core::TileGeometry& g) {
+  std::vector<double> sizes(tiling.blocks);
+  if (tiling.rectangular()) {
+    for_each_rectangle(g, tiling.rows, tiling.cols,
+                       [&](std::size_t block, auto row, auto col, auto row_end, auto col_end) {
+                         sizes[block] = static_cast<double>((row_end - row) * (col_end - col));
+                       });
+  } else if (tiling.row_period > 0 || tiling.col_period > 0) {
+    const bool of_rows = tiling.row_period > 0;
+    const auto period = static_cast<std::int64_t>(tiling.blocks);
+    for (std::int64_t i = 0; i < period; ++i) {
+      const std::int64_t lines = ((of_rows ? g.rows : g.cols) - i + period - 1) / period;
+      sizes[static_cast<std::size_t>(i)] = static_cast<double>(lines * (of_rows ? g.cols : g.rows));
+    }
+  } else {
+    for_each_rectangle(
+        g, g.tile_rows, g.tile_cols,
+        [&](std::size_t tile, auto row, auto col, auto row_end, auto col_end) {
+          sizes[static_cast<std::size_t>(tiling.block_of_tile(static_cast<std::int64_t>(tile)))] +=
+              static_cast<double>((row_end - row) * (col_end - col));
+        });
+  }
+  return sizes;
+}
+
 /// Wrong elements of each block, pattern after pattern.
 std::vector<std::uint32_t> counts_of(const Tiling& tiling, const core::TileGeometry& g,
                                      const std::vector<Sums>& patterns) {
-  const std::size_t blocks = tiling.sizes.size();
-  std::vector<std::uint32_t> counts(blocks * patterns.size());
+  std::vector<std::uint32_t> counts(tiling.blocks * patterns.size());
   for (std::size_t p = 0; p < patterns.size(); ++p) {
-    std::uint32_t* here = counts.data() + p * blocks;
+    std::uint32_t* here = counts.data() + p * tiling.blocks;
     const Sums& sums = patterns[p];
     if (tiling.rectangular()) {
       for_each_rectangle(g, tiling.rows, tiling.cols,
@@ -280,7 +315,8 @@ std::vector<std::uint32_t> counts_of(const Tiling& tiling, const core::TileGeome
     } else {
       for_each_rectangle(g, g.tile_rows, g.tile_cols,
                          [&](std::size_t tile, auto row, auto col, auto row_end, auto col_end) {
-                           here[tiling.block_of_tile[tile]] += sums.of(row, col, row_end, col_end);
+                           here[tiling.block_of_tile(static_cast<std::int64_t>(tile))] +=
+                               sums.of(row, col, row_end, col_end);
                          });
     }
   }
@@ -288,35 +324,33 @@ std::vector<std::uint32_t> counts_of(const Tiling& tiling, const core::TileGeome
 }
 
 /// The best split of the blocks into hit and clean ones; nothing when there is none.
-std::optional<Fit> fit(const Tiling& tiling, const std::vector<std::uint32_t>& counts, double wrong,
-                       double elements) {
-  const std::size_t blocks = tiling.sizes.size();
+std::optional<Fit> fit(const Tiling& tiling, const Blocks& blocks, double wrong, double elements) {
   double densest = 0.0;
-  for (std::size_t i = 0; i < counts.size(); ++i) {
-    densest = std::max(densest, counts[i] / tiling.sizes[i % blocks]);
-  }
+  blocks.for_each([&](std::uint32_t count, double size, std::size_t) {
+    if (count > 0) densest = std::max(densest, count / size);
+  });
   constexpr double kLimits[] = {0.0, 1.0 / 16, 1.0 / 8, 1.0 / 4, 1.0 / 2};
   std::optional<Fit> best;
   for (const double share : kLimits) {
     Fit f{.tiling = &tiling, .limit = share * densest};
     bool another_hit = false;  // than the last tile
-    for (std::size_t i = 0; i < counts.size(); ++i) {
-      const double size = tiling.sizes[i % blocks];
-      if (!f.is_hit(counts[i], size)) continue;
+    blocks.for_each([&](std::uint32_t count, double size, std::size_t block) {
+      if (!f.is_hit(count, size)) return;
       f.hit += 1.0;
-      f.in_hit += counts[i];
+      f.in_hit += count;
       f.hit_size += size;
-      another_hit = another_hit || i % blocks == 0;
-    }
+      another_hit = another_hit || block == 0;
+    });
     const double in_clean = wrong - f.in_hit, clean_size = elements - f.hit_size;
     if (clean_size > 0.0 && kContrast * in_clean * f.hit_size > f.in_hit * clean_size) continue;
     f.bits = tiling.naming_bits + std::log2(static_cast<double>(std::size(kLimits))) +
              content_bits(f.in_hit, f.hit_size) + content_bits(in_clean, clean_size);
-    if (tiling.kind == Kind::last_tile) {
+    if (tiling.kind == TilingKind::last_tile) {
       if (another_hit) continue;  // its name says which block is hit
     } else {
-      f.bits += choice_bits(f.hit, static_cast<double>(counts.size()));
+      f.bits += choice_bits(f.hit, static_cast<double>(blocks.counts.size()));
     }
+    f.bits = rounded(f.bits);
     if (!best || f.bits < best->bits) best = f;
   }
   return best;
@@ -324,19 +358,17 @@ std::optional<Fit> fit(const Tiling& tiling, const std::vector<std::uint32_t>& c
 
 /// Are hit blocks about as full as each other? `gained`: bits that the tiling saves. What the plan
 /// suggests need not be as even as chance: a torn tile is a tile.
-bool evenly_filled(const Fit& f, const std::vector<std::uint32_t>& counts, double gained) {
-  const std::size_t blocks = f.tiling->sizes.size();
+bool evenly_filled(const Fit& f, const Blocks& blocks, double gained) {
   const double density = f.in_hit / f.hit_size;
   double own_bits = 0.0;  // with a density of its own for each
   double spread = 0.0;    // chi squared
-  for (std::size_t i = 0; i < counts.size(); ++i) {
-    const double size = f.tiling->sizes[i % blocks];
-    if (!f.is_hit(counts[i], size)) continue;
-    own_bits += content_bits(counts[i], size);
-    spread += std::pow(counts[i] - size * density, 2) / (size * density);
-  }
-  const bool of_plan = f.tiling->kind != Kind::block && f.tiling->kind != Kind::rows &&
-                       f.tiling->kind != Kind::columns && f.tiling->kind != Kind::place;
+  blocks.for_each([&](std::uint32_t count, double size, std::size_t) {
+    if (!f.is_hit(count, size)) return;
+    own_bits += content_bits(count, size);
+    spread += std::pow(count - size * density, 2) / (size * density);
+  });
+  const bool of_plan = f.tiling->kind != TilingKind::block && f.tiling->kind != TilingKind::rows &&
+                       f.tiling->kind != TilingKind::columns && f.tiling->kind != TilingKind::place;
   constexpr double kSpread = 1.5, kDeviations = 4.0;
   const double by_chance = f.hit * (1.0 - density);
   if (!of_plan && spread > kSpread * by_chance &&
@@ -348,17 +380,17 @@ bool evenly_filled(const Fit& f, const std::vector<std::uint32_t>& counts, doubl
 
 /// Blocks of a shape that nothing in the plan suggests, lying side by side: then it is a region
 /// with an outline of its own that they cover, and other blocks would do as well.
-bool covers_region(const Fit& f, const core::TileGeometry& g,
-                   const std::vector<std::uint32_t>& counts) {
-  if (f.tiling->kind != Kind::block) return false;
+bool covers_region(const Fit& f, const core::TileGeometry& g, const Blocks& of) {
+  if (f.tiling->kind != TilingKind::block) return false;
   const auto across = static_cast<std::size_t>((g.cols + f.tiling->cols - 1) / f.tiling->cols);
-  const std::size_t blocks = f.tiling->sizes.size();
+  const auto& [sizes, counts] = of;
+  const std::size_t blocks = sizes.size();
   double pairs = 0.0, both_hit = 0.0, one_hit = 0.0;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     const std::size_t block = i % blocks;
-    const bool hit = f.is_hit(counts[i], f.tiling->sizes[block]);
+    const bool hit = f.is_hit(counts[i], sizes[block]);
     const auto look = [&](std::size_t other) {
-      const bool other_hit = f.is_hit(counts[i + other - block], f.tiling->sizes[other]);
+      const bool other_hit = f.is_hit(counts[i + other - block], sizes[other]);
       pairs += 1.0;
       both_hit += hit && other_hit;
       one_hit += hit != other_hit;
@@ -376,18 +408,16 @@ bool covers_region(const Fit& f, const core::TileGeometry& g,
 /// Do pairs of wrong elements lie in one row, or one column, of a block about as often as chance
 /// has them? A diagonal or a hatching is none of the blocks that cover it.
 bool without_lines(const Fit& f, const core::TileGeometry& g, const Patterns& patterns,
-                   const std::vector<std::uint32_t>& counts) {
+                   const Blocks& blocks) {
   if (!f.tiling->rectangular()) return true;
-  const std::size_t blocks = f.tiling->sizes.size();
   const auto pairs = [](double n) { return 0.5 * n * (n - 1.0); };
   double row_pairs = 0.0, col_pairs = 0.0, row_expected = 0.0, col_expected = 0.0;
   const auto rows = static_cast<double>(f.tiling->rows), cols = static_cast<double>(f.tiling->cols);
-  for (std::size_t i = 0; i < counts.size(); ++i) {
-    const double size = f.tiling->sizes[i % blocks];
-    if (!f.is_hit(counts[i], size) || size < 2.0) continue;
-    row_expected += pairs(counts[i]) * (std::min(cols, size) - 1.0) / (size - 1.0);
-    col_expected += pairs(counts[i]) * (std::min(rows, size) - 1.0) / (size - 1.0);
-  }
+  blocks.for_each([&](std::uint32_t count, double size, std::size_t) {
+    if (!f.is_hit(count, size) || size < 2.0) return;
+    row_expected += pairs(count) * (std::min(cols, size) - 1.0) / (size - 1.0);
+    col_expected += pairs(count) * (std::min(rows, size) - 1.0) / (size - 1.0);
+  });
   std::unordered_map<std::int64_t, std::uint32_t> in_row, in_col;
   for (const auto& pattern : patterns) {
     in_row.clear();
@@ -427,15 +457,18 @@ core::FootprintEvidence infer(const core::BufferSpec& spec, const Patterns& patt
   evidence.wrong = static_cast<std::uint64_t>(wrong);
   evidence.compared = static_cast<std::uint64_t>(elements);
   evidence.density = wrong / elements;
-  evidence.kind = wrong >= 0.9 * elements ? Kind::everywhere : Kind::scattered;
+  evidence.kind = wrong >= 0.9 * elements ? TilingKind::everywhere : TilingKind::scattered;
 
-  const double null_bits = kBitsOfNull + content_bits(wrong, elements);
+  const double null_bits = rounded(kBitsOfNull + content_bits(wrong, elements));
   std::vector<Sums> sums;
   for (const auto& pattern : patterns) sums.emplace_back(candidates.geometry(), pattern);
+  const auto blocks_of = [&](const Tiling& tiling) {
+    return Blocks{sizes_of(tiling, candidates.geometry()),
+                  counts_of(tiling, candidates.geometry(), sums)};
+  };
   std::vector<Fit> fits;
   for (const Tiling& tiling : candidates.all()) {
-    const auto counts = counts_of(tiling, candidates.geometry(), sums);
-    if (std::optional<Fit> f = fit(tiling, counts, wrong, elements)) fits.push_back(*f);
+    if (std::optional<Fit> f = fit(tiling, blocks_of(tiling), wrong, elements)) fits.push_back(*f);
   }
   std::stable_sort(fits.begin(), fits.end(),
                    [](const Fit& a, const Fit& b) { return a.bits < b.bits; });
@@ -445,7 +478,7 @@ core::FootprintEvidence infer(const core::BufferSpec& spec, const Patterns& patt
       evidence.runner_up_rows = rows_of(*tiling);
       evidence.runner_up_cols = cols_of(*tiling);
     }
-    evidence.log10_ratio = bits * std::log10(2.0);
+    evidence.log10_ratio = bits * kLog10Of2;
   };
   const bool beaten = !fits.empty() && null_bits - fits[0].bits >= Footprints::kLeastBits;
   if (!beaten) {
@@ -454,23 +487,24 @@ core::FootprintEvidence infer(const core::BufferSpec& spec, const Patterns& patt
     return evidence;
   }
   // Of two that are as likely, the one that the plan suggests.
-  if (fits.size() > 1 && fits[0].tiling->kind == Kind::block &&
-      fits[1].tiling->kind != Kind::block && fits[1].bits - fits[0].bits < kShapeBits) {
+  if (fits.size() > 1 && fits[0].tiling->kind == TilingKind::block &&
+      fits[1].tiling->kind != TilingKind::block && fits[1].bits - fits[0].bits < kShapeBits) {
     std::swap(fits[0], fits[1]);
   }
   const Fit& best = fits[0];
-  const auto counts = counts_of(*best.tiling, candidates.geometry(), sums);
+  const Blocks blocks = blocks_of(*best.tiling);
   // The next that cuts the output in another way.
   const auto other = std::find_if(fits.begin() + 1, fits.end(), [&](const Fit& f) {
-    return f.tiling->kind != best.tiling->kind || f.tiling->sizes != best.tiling->sizes;
+    return f.tiling->kind != best.tiling->kind || f.tiling->blocks != best.tiling->blocks ||
+           sizes_of(*f.tiling, candidates.geometry()) != blocks.sizes;
   });
   const double ahead =
       other == fits.end() ? null_bits - best.bits : std::min(other->bits, null_bits) - best.bits;
   // What describes them best and yet does not fit names no blocks.
-  if (!evenly_filled(best, counts, null_bits - best.bits) ||
-      !without_lines(best, candidates.geometry(), patterns, counts) ||
-      covers_region(best, candidates.geometry(), counts) ||
-      (best.tiling->kind == Kind::block && ahead < kShapeBits)) {
+  if (!evenly_filled(best, blocks, null_bits - best.bits) ||
+      !without_lines(best, candidates.geometry(), patterns, blocks) ||
+      covers_region(best, candidates.geometry(), blocks) ||
+      (best.tiling->kind == TilingKind::block && ahead < kShapeBits)) {
     runner_up(best.tiling, 0.0);
     return evidence;
   }
@@ -478,12 +512,11 @@ core::FootprintEvidence infer(const core::BufferSpec& spec, const Patterns& patt
   evidence.block_rows = rows_of(*best.tiling);
   evidence.block_cols = cols_of(*best.tiling);
   evidence.density = best.in_hit / best.hit_size;
-  evidence.blocks = best.tiling->sizes.size();
-  std::vector<std::uint32_t> times(best.tiling->sizes.size());
-  for (std::size_t i = 0; i < counts.size(); ++i) {
-    const std::size_t block = i % times.size();
-    times[block] += best.is_hit(counts[i], best.tiling->sizes[block]);
-  }
+  evidence.blocks = best.tiling->blocks;
+  std::vector<std::uint32_t> times(best.tiling->blocks);
+  blocks.for_each([&](std::uint32_t count, double size, std::size_t block) {
+    times[block] += best.is_hit(count, size);
+  });
   const std::uint32_t most = *std::max_element(times.begin(), times.end());
   constexpr std::size_t kNamed = 8;
   for (std::size_t block = 0; block < times.size(); ++block) {
