@@ -111,7 +111,12 @@ constexpr double kAny = 0.01;
 struct Candidate {
   std::string name;
   double r_squared = 0.0;
+  std::int64_t tile = -1;  ///< that R^2 is of; -1: of the whole output
 };
+
+std::string place_text(const Candidate& of) {
+  return of.tile < 0 ? "over the output" : fmt::format("tile {}", of.tile);
+}
 
 /// A term whose coefficient says what became of it.
 std::string term_name(const core::TermEvidence& term, double coefficient) {
@@ -175,11 +180,9 @@ std::string footprint_text(const core::FootprintEvidence& f) {
 
 std::string template_text(const core::Evidence& evidence, const std::string& output) {
   std::vector<Candidate> bank;
-  std::string place;
   for (const core::TemplateEvidence& t : evidence.templates) {
     if (t.output != output) continue;
-    place = t.tile < 0 ? "" : fmt::format("tile {}: ", t.tile);
-    bank.push_back({template_name(t), t.r_squared});
+    bank.push_back({template_name(t), t.r_squared, t.tile});
   }
   add_terms(evidence, output, bank);
   if (bank.empty()) return {};
@@ -188,6 +191,10 @@ std::string template_text(const core::Evidence& evidence, const std::string& out
   const Candidate& best = bank[0];
   // What the bits or the plan's alternatives say exactly is not unknown.
   if (best.r_squared < kNamedFrom && explained_elsewhere(evidence, output)) return {};
+  // Where all are of the whole output, it goes without saying.
+  const bool of_a_tile = std::any_of(
+      bank.begin(), bank.end(), [](const Candidate& candidate) { return candidate.tile >= 0; });
+  const std::string place = of_a_tile ? place_text(best) + ": " : "";
   if (best.r_squared < kAny) return place + "unknown: no template explains any of the error";
   if (best.r_squared < kNamedFrom) {
     return fmt::format("{}unknown: no template explains half of the error (best: {}, R^2 = {})",
@@ -200,8 +207,11 @@ std::string template_text(const core::Evidence& evidence, const std::string& out
           : fmt::format("{} comes closest to the error, and leaves some of it", best.name),
       r_squared_text(best.r_squared));
   if (bank.size() > 1) {
-    text += bank[1].r_squared > 0.0
-                ? fmt::format("; next {}: {}", bank[1].name, r_squared_text(bank[1].r_squared))
+    const Candidate& next = bank[1];
+    text += next.r_squared > 0.0
+                ? fmt::format("; next {}{}: {}", next.name,
+                              next.tile == best.tile ? "" : fmt::format(" ({})", place_text(next)),
+                              r_squared_text(next.r_squared))
                 : "; nothing else explains any of it";
   }
   return text;
@@ -237,6 +247,13 @@ std::string race_footprint_text(const core::Evidence& evidence, const core::Outp
                          f.output);
     }
     if (f.kind == Tiling::tile || f.kind == Tiling::group) {
+      constexpr double kWhole = 0.9;  // of its elements
+      if (f.density < kWhole) {
+        return fmt::format("elements all over tiles of {} are wrong, and others of these tiles are "
+                           "right: this tells neither warps of one block nor blocks that race with "
+                           "each other",
+                           f.output);
+      }
       return fmt::format("whole tiles of {} are wrong: so blocks that race with each other may "
                          "leave it as well as warps of one block",
                          f.output);

@@ -1005,6 +1005,14 @@ TEST(Footprint, PartsOfTilesAndWholeOnesAreToldApartAndChangeNoClass) {
   EXPECT_THAT(text_with(Kind::strip), HasSubstr("(block 5 of 8), 99.6 % of their elements wrong; "
                                                 "10^12 times as likely as its tiles of"));
   EXPECT_THAT(text_with(Kind::tile), HasSubstr("whole tiles of"));
+  // Tiles that are half right are no whole ones, at whatever likelihood they are the tiling.
+  for (const Kind kind : {Kind::tile, Kind::group}) {
+    f.density = 0.9;
+    EXPECT_THAT(text_with(kind), HasSubstr("whole tiles of"));
+    f.density = 0.899;
+    EXPECT_THAT(text_with(kind), HasSubstr("elements all over tiles of"));
+    EXPECT_THAT(text_with(kind), Not(HasSubstr("whole tiles of")));
+  }
   // Nothing to say of one that is scattered where a class is found.
   EXPECT_THAT(text_with(Kind::scattered), Not(HasSubstr("footprint of")));
 }

@@ -508,6 +508,19 @@ TEST_P(Templates, NameTheCauseOrOwnThatItIsUnknown) {
 
 INSTANTIATE_TEST_SUITE_P(ShapedAndHoldOut, Templates, testing::Values(0, 3000));
 
+TEST(Templates, OfALargeOutputInSmallTilesAPartIsLookedAt) {
+  constexpr std::int64_t kCovered = std::int64_t{1} << 22, kMore = 4096;
+  Laid laid;
+  laid.plan = plan_of({kCovered / kMore + 1, kMore}, {.rows = kCovered / kMore + 1, .cols = kMore});
+  // The whole last row, which a part that begins with the first element would miss.
+  capture(laid, [&](auto row, auto) { return row == kCovered / kMore; });
+  const auto found =
+      stress::examine_captures(laid.plan, core::DataMode::normal, {&laid.result}).templates;
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found[0].tile, -1);
+  EXPECT_EQ(found[0].elements, static_cast<std::uint64_t>(kCovered));
+}
+
 // --- words ---
 
 core::Verdict verdict_of(const core::TrialResult& result, const stress::CaptureExamination& found) {
@@ -559,13 +572,18 @@ TEST(FootprintWords, TermsStandInTheSameBank) {
   term.outputs = {{"dk", 20.0, 900, -1.002, 0.9987}};
   evidence.terms = {term};
   EXPECT_EQ(diagnosis::template_text(evidence, "dk"),
-            "tile 3: the error is that of the term A_inv left out: R^2 = 0.998; next what belongs "
-            "to tile 2 in rows 4 to 11 of the tile: 0.62");
+            "over the output: the error is that of the term A_inv left out: R^2 = 0.998; next "
+            "what belongs to tile 2 in rows 4 to 11 of the tile (tile 3): 0.62");
+  evidence.terms[0].outputs[0].r_squared = 0.55;
+  EXPECT_EQ(diagnosis::template_text(evidence, "dk"),
+            "tile 3: what belongs to tile 2 in rows 4 to 11 of the tile comes closest to the "
+            "error, and leaves some of it: R^2 = 0.62; next the term A_inv left out (over the "
+            "output): 0.55");
   evidence.terms[0].outputs[0].r_squared = 0.3;
   evidence.templates[0].r_squared = 0.2;
   EXPECT_EQ(diagnosis::template_text(evidence, "dk"),
-            "tile 3: unknown: no template explains half of the error (best: the term A_inv left "
-            "out, R^2 = 0.3)");
+            "over the output: unknown: no template explains half of the error (best: the term "
+            "A_inv left out, R^2 = 0.3)");
   EXPECT_EQ(diagnosis::template_text(evidence, "dv"), "");
   // One that is exact says more.
   evidence.readings = {{core::ErrorReading::Kind::offset, "dk", 256, 250, 1, 0, 0, 0.5}};
