@@ -238,6 +238,19 @@ std::string clearer(std::string what) {
   return what.substr(0, at) + " is given more than once: give it once";
 }
 
+/// The first word is a command. (What CLI11 says of others names all words, backwards.)
+void refuse_unknown_command(const CLI::App& app, int argc, const char* const* argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  const std::string word = argv[1];
+  std::vector<std::string> names;
+  for (const CLI::App* sub : app.get_subcommands({})) names.push_back(sub->get_name());
+  if (std::find(names.begin(), names.end(), word) != names.end()) return;
+  const std::string near = core::nearest_name(word, {names.begin(), names.end()});
+  throw core::UsageError(fmt::format(
+      "'{}' is no command{} The commands are {} (see `faultline --help`).", word,
+      near.empty() ? "." : fmt::format(". Did you mean '{}'?", near), fmt::join(names, ", ")));
+}
+
 void add_reference(CLI::App& command, Options& options) {
   add_words(command, options,
             "SUBJECT [k=v ...]: deltanet_fwd, deltanet_bwd, deltanet_decode, each also as "
@@ -513,6 +526,7 @@ Parsed parse_command_line(int argc, char** argv) {
   doctor->add_option("--color", options.color)->check(CLI::IsMember({"auto", "always", "never"}));
 
   refuse_empty_arguments(argc, argv);
+  refuse_unknown_command(app, argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& done) {

@@ -191,8 +191,8 @@ Assignment complete(const Domain& domain, const std::vector<Assignment::Value>& 
           fmt::format("unknown {} (given {}={})", parameter_text(name, context), name, value);
       if (known.empty()) {
         message += ": it has no parameters";
-      } else if (!nearest.empty()) {
-        message += fmt::format("; did you mean '{}'?", nearest);
+      } else {
+        message += nearest.empty() ? "." : fmt::format("; did you mean '{}'?", nearest);
       }
       if (!known.empty()) {
         message += fmt::format(" Known: {}", fmt::join(known, ", "));

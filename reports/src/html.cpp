@@ -80,8 +80,9 @@ void fact(HtmlWriter& out, std::string_view name, std::string_view value, bool c
 
 void write_head(HtmlWriter& out, const RunRecord& record) {
   std::string title = outcome_text(record.verdict.outcome);
-  if (record.verdict.outcome != core::Outcome::pass && !record.verdict.findings.empty()) {
-    title += fmt::format(" {}", core::name_of(record.verdict.findings.front().finding));
+  const core::Finding* leading = leading_finding(record.verdict);
+  if (record.verdict.outcome != core::Outcome::pass && leading) {
+    title += fmt::format(" {}", core::name_of(leading->finding));
   }
   title += fmt::format(" - {} {} - faultline", record.command, subject_text(record));
   out.put("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n",
@@ -101,8 +102,8 @@ void write_banner(HtmlWriter& out, const RunRecord& record) {
   out.put("<header>\n<div class=\"verdict\"><span class=\"badge ",
           escaped(core::name_of(verdict.outcome)), "\">", escaped(outcome_text(verdict.outcome)),
           "</span>");
-  if (!verdict.findings.empty()) {
-    const core::Finding& first = verdict.findings.front();
+  if (const core::Finding* leading = leading_finding(verdict)) {
+    const core::Finding& first = *leading;
     const bool passed = verdict.outcome == core::Outcome::pass;
     out.put("<span class=\"class\">",
             escaped((passed ? std::string(core::name_of(first.severity)) + ": " : std::string()) +

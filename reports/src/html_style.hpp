@@ -37,7 +37,7 @@ code,pre,.mono{font-family:ui-monospace,"SF Mono",Menlo,Consolas,"DejaVu Sans Mo
 font-size:.867em}
 h1,h2,h3,h4,p,ul,dl,figure,pre{margin:0}
 h1{font-size:1.6rem;line-height:1.25;font-weight:650;letter-spacing:-.01em;max-width:52rem;
-margin:.5rem 0 0;
+margin:.5rem 0 0;overflow-wrap:anywhere;
 text-wrap:balance}
 h2{font-size:1.1rem;font-weight:650;margin:0 0 .75rem}
 h2 small,h3 small,caption small{font-weight:400;color:var(--muted);font-size:.867rem;

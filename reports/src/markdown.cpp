@@ -140,8 +140,8 @@ class MarkdownWriter {
   void verdict() {
     const core::Verdict& verdict = record_.verdict;
     std::string head = "## " + outcome_text(verdict.outcome);
-    if (!verdict.findings.empty()) {
-      const core::Finding& first = verdict.findings.front();
+    if (const core::Finding* leading = leading_finding(verdict)) {
+      const core::Finding& first = *leading;
       head += verdict.outcome == core::Outcome::pass
                   ? fmt::format(" ({}: {})", core::name_of(first.severity),
                                 code(core::name_of(first.finding)))

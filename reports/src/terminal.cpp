@@ -80,20 +80,20 @@ void TerminalReport::verdict() {
   const core::Verdict& verdict = record_.verdict;
   Line line{{fmt::format(" {} ", outcome_text(verdict.outcome)), badge_of(verdict.outcome), true}};
   const bool passed = verdict.outcome == core::Outcome::pass;
-  if (!verdict.findings.empty() && !passed) {
+  const core::Finding* leading = leading_finding(verdict);
+  if (leading && !passed) {
     line.push_back({" ", Style::plain, true});  // the badge ends in a blank of its own
-    line.push_back({std::string(core::name_of(verdict.findings.front().finding)), Style::bold});
+    line.push_back({std::string(core::name_of(leading->finding)), Style::bold});
   }
   if (!record_.command.empty() || !record_.subject.empty()) {
     line.push_back({line.size() == 1 ? " " : "  ", Style::plain, true});
     line.push_back({record_.command + " " + subject_text(record_)});
   }
-  if (!verdict.findings.empty() && passed) {
-    const core::Finding& first = verdict.findings.front();
+  if (leading && passed) {
     line.push_back({"  ", Style::plain, true});
     line.push_back(
-        {fmt::format("{}: {}", core::name_of(first.severity), core::name_of(first.finding)),
-         style_of(first.severity)});
+        {fmt::format("{}: {}", core::name_of(leading->severity), core::name_of(leading->finding)),
+         style_of(leading->severity)});
   }
   page_.paragraph(line);
   const std::string headline = headline_of(record_);

@@ -264,11 +264,19 @@ std::string outcome_text(core::Outcome outcome) {
   return "UNKNOWN";
 }
 
+const core::Finding* leading_finding(const core::Verdict& verdict) {
+  const auto leads = [&](const core::Finding& finding) {
+    return verdict.outcome == core::Outcome::pass || finding.severity != core::Severity::note;
+  };
+  const auto first = std::find_if(verdict.findings.begin(), verdict.findings.end(), leads);
+  return first == verdict.findings.end() ? nullptr : &*first;
+}
+
 std::string headline_of(const core::RunRecord& record) {
   const core::Verdict& verdict = record.verdict;
-  if (verdict.outcome != core::Outcome::pass && !verdict.findings.empty() &&
-      !verdict.findings.front().headline.empty()) {
-    return verdict.findings.front().headline;
+  const core::Finding* leading = leading_finding(verdict);
+  if (verdict.outcome != core::Outcome::pass && leading && !leading->headline.empty()) {
+    return leading->headline;
   }
   // "pass: ..." and "fail(race.async): ..." repeat what stands in front of the headline.
   const std::string prefix{core::name_of(verdict.outcome)};

@@ -91,7 +91,10 @@ std::string problem_text(const core::RunRecord& record);
 std::string backend_text(const core::RunRecord& record);
 /// The word of the verdict: "PASS", "FAIL", ...
 std::string outcome_text(core::Outcome outcome);
-/// The one sentence under the verdict: the first finding's headline, else the summary without its
+/// What the outcome rests on: the first finding. None, where a run that did not pass has notes alone
+/// (it was interrupted, say): a note is no reason for that.
+const core::Finding* leading_finding(const core::Verdict& verdict);
+/// The one sentence under the verdict: the leading finding's headline, else the summary without its
 /// prefix.
 std::string headline_of(const core::RunRecord& record);
 /// Sectors over ideal sectors; 0 when unknown.
