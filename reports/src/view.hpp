@@ -91,8 +91,8 @@ std::string problem_text(const core::RunRecord& record);
 std::string backend_text(const core::RunRecord& record);
 /// The word of the verdict: "PASS", "FAIL", ...
 std::string outcome_text(core::Outcome outcome);
-/// What the outcome rests on: the first finding. None, where a run that did not pass has notes alone
-/// (it was interrupted, say): a note is no reason for that.
+/// What the outcome rests on: the first finding. None, where a run that did not pass has notes
+/// alone (it was interrupted, say): a note is no reason for that.
 const core::Finding* leading_finding(const core::Verdict& verdict);
 /// The one sentence under the verdict: the leading finding's headline, else the summary without its
 /// prefix.
