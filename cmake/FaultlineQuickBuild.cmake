@@ -21,7 +21,8 @@ set(FAULTLINE_PRECOMPILED_STANDARD
 # such a namespace in an included file for a mistake, and follows values less well.
 function(_faultline_unite target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
-  target_compile_options(${target} PRIVATE -Wno-subobject-linkage -Wno-maybe-uninitialized)
+  target_compile_options(${target} PRIVATE -Wno-subobject-linkage -Wno-maybe-uninitialized
+    -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
 endfunction()
 
 # A library that holds nothing but a precompiled header. All targets that reuse it must be compiled

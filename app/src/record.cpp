@@ -246,6 +246,14 @@ void Run::identify(const kernels::ResolvedTrial& trial) {
   record_.variant = trial.variant->name;
   record_.problem = trial.problem.line();
   record_.config = trial.config.line();
+  if (const kernels::Variant& variant = *trial.variant; variant.is_mutant) {
+    must_get_ = fmt::format("{}@{} is a mutant, which must get {}", record_.subject, variant.name,
+                            variant.required_finding ? core::name_of(*variant.required_finding)
+                                                     : "no finding");
+    if (!variant.shows_at.empty()) {
+      must_get_ += fmt::format(", and shows at {}", core::Assignment(variant.shows_at).line());
+    }
+  }
   use_modules(trial.plan.program(1));
   identify_results();
   if (context_.options.resume_dir.empty()) write_unfinished();
@@ -335,6 +343,9 @@ int Run::finish(core::Evidence evidence) {
   record_.evidence = std::move(evidence);
   record_.verdict = judge(record_.evidence);
   stress::add_replayed(replayed_, record_.evidence, record_.verdict);
+  if (record_.verdict.outcome == core::Outcome::pass && !must_get_.empty()) {
+    record_.verdict.summary += "; " + must_get_;
+  }
   add_excerpts();
   add_replay_lines();
   return finish_with_verdict();

@@ -100,6 +100,7 @@ class Run {
   core::RunRecord record_;
   core::RaceMode race_;
   std::vector<core::ModuleRef> modules_;
+  std::string must_get_;  ///< of a mutant: said where it passes
   std::unique_ptr<store::Journal> journal_;
   bool warned_of_journal_ = false;
   std::unique_ptr<store::Store> store_;

@@ -105,7 +105,8 @@ std::vector<std::string> open_lines(const std::vector<ReplayedCase>& replayed) {
 }
 
 /// The error that the case shows, in the run's verdict: added, or as a sentence more of one of its
-/// class.
+/// class. One case alone often cannot tell its class: where the run itself has a name for what is
+/// wrong, "unknown" is no second defect, and a sentence of the first error.
 void add_findings(const ReplayedCase& replayed, core::Verdict& verdict) {
   for (core::Finding finding : replayed.verdict.findings) {
     if (finding.severity != core::Severity::error) continue;
@@ -117,6 +118,11 @@ void add_findings(const ReplayedCase& replayed, core::Verdict& verdict) {
         });
     if (same != verdict.findings.end()) {
       same->evidence.push_back(sentence);
+      continue;
+    }
+    if (finding.finding == core::FindingClass::unknown && !verdict.findings.empty() &&
+        verdict.findings.front().severity == core::Severity::error) {
+      verdict.findings.front().evidence.push_back(sentence + " (alone it has no name)");
       continue;
     }
     finding.evidence.push_back(sentence);

@@ -301,6 +301,18 @@ TEST_F(FailingCases, StoredOnesDecideWithTheRunThatFollows) {
   EXPECT_THAT(evidence.arms[1].result.note, HasSubstr("passes now, marked fixed"));
   EXPECT_THAT(evidence.not_examined, ElementsAre(HasSubstr("stored case 5 (n=0")));
 
+  // Alone it is an unknown error; a run that fails under a name has not found a second defect.
+  ASSERT_EQ(fails.findings.front().finding, core::FindingClass::unknown);
+  core::Verdict named;
+  named.outcome = core::Outcome::fail;
+  named.findings.emplace_back().finding = core::FindingClass::tail;
+  named.findings.front().severity = core::Severity::error;
+  core::Evidence beside;
+  add_replayed(replay_cases(backend, registry_, {again}, {}), beside, named);
+  ASSERT_EQ(named.findings.size(), 1u);
+  EXPECT_THAT(named.findings.front().evidence,
+              ElementsAre(AllOf(HasSubstr("stored case 3 failed again"), HasSubstr("no name"))));
+
   core::Evidence none;
   EXPECT_EQ(outcome_with({again}, core::Outcome::inconclusive, none).first.outcome,
             core::Outcome::fail);

@@ -45,7 +45,8 @@ struct KillRow {
   std::string problem{}, config{};
   std::vector<KillCell> cells{};
   bool killed = false;  ///< by some detector
-  /// Only a model shows this mutant, no model looked, and no detector saw it: nothing is known.
+  /// Nothing is known: only a model shows this mutant, no model looked, and no detector saw it; or
+  /// no_evidence is all that was found of a clean variant.
   bool no_evidence = false;
   bool right = false;  ///< by some detector, under the required name; a clean variant: no finding
 
