@@ -91,13 +91,14 @@ endfunction()
       [COST <seconds>]          of a whole executable: ctest starts the long ones first
       [GPU]                     needs a device: label gpu, RESOURCE_LOCK gpu, exit code 77 = skipped
       [WHOLE]                   one ctest entry for the whole executable (a costly set-up)
-      [NO_MAIN]                 the sources have their own main (implies WHOLE))
+      [NO_MAIN]                 the sources have their own main (implies WHOLE)
+      [COMPUTES]                its own code takes the time: optimised in a quick build, too)
 
   Without WHOLE each GoogleTest case is an entry <name>.<Suite>.<Case>, discovered when ctest runs.
   A WHOLE or GPU suite skips by exit code 77, so its main must return that when nothing could run:
   <tests/support/gpu_main.cpp> does, and is what a GPU suite links unless it says NO_MAIN. ]]
 function(faultline_test)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "GPU;WHOLE;NO_MAIN" "NAME;TIMEOUT;COST"
+  cmake_parse_arguments(PARSE_ARGV 0 arg "GPU;WHOLE;NO_MAIN;COMPUTES" "NAME;TIMEOUT;COST"
     "SOURCES;DEPENDS;LABELS;ARGS;DEFINES")
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_NAME OR NOT arg_SOURCES)
     message(FATAL_ERROR "faultline_test: NAME and SOURCES are required; not understood: "
@@ -119,7 +120,7 @@ function(faultline_test)
   target_compile_definitions(${arg_NAME} PRIVATE ${arg_DEFINES})
   # Tests call the optimised libraries; their own code at -O3 would only double its compilation.
   target_compile_options(${arg_NAME} PRIVATE $<$<CONFIG:Release>:-O1>)
-  faultline_quicken_test(${arg_NAME})
+  faultline_quicken_test(${arg_NAME} ${arg_COMPUTES})
   if(arg_GPU AND NOT arg_NO_MAIN)
     target_sources(${arg_NAME} PRIVATE "${PROJECT_SOURCE_DIR}/tests/support/gpu_main.cpp")
   elseif(NOT arg_NO_MAIN)

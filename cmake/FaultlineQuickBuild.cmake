@@ -80,14 +80,15 @@ function(faultline_quicken_bench)
   endif()
 endfunction()
 
-# For a test. Tests of the reference are Eigen code of their own, too slow at -O0.
-function(faultline_quicken_test target)
+# For a test. Tests of the reference are Eigen code of their own, too slow at -O0; `computes` is
+# true of others that are.
+function(faultline_quicken_test target computes)
   if(NOT FAULTLINE_QUICK_BUILD)
     return()
   endif()
   _faultline_unite(${target})
   cmake_path(GET CMAKE_CURRENT_SOURCE_DIR FILENAME folder)
-  if(folder STREQUAL "reference")
+  if(folder STREQUAL "reference" OR computes)
     return()
   endif()
   if(NOT TARGET faultline_precompiled_test)
