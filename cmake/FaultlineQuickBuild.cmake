@@ -17,12 +17,15 @@ set(FAULTLINE_PRECOMPILED_STANDARD
   <algorithm> <array> <cmath> <cstdint> <functional> <map> <memory> <optional> <set> <span>
   <sstream> <string> <string_view> <utility> <variant> <vector>)
 
+# At -O1, and in large units, GCC 12 follows values too poorly for these, and gives false ones.
+set(_faultline_false_warnings -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
+
 # Sources of one target may then not name two things alike, in unnamed namespaces either. GCC takes
 # such a namespace in an included file for a mistake, and follows values less well.
 function(_faultline_unite target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
   target_compile_options(${target} PRIVATE -Wno-subobject-linkage -Wno-maybe-uninitialized
-    -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
+    ${_faultline_false_warnings})
 endfunction()
 
 # A library that holds nothing but a precompiled header. All targets that reuse it must be compiled
@@ -51,9 +54,7 @@ function(faultline_quicken_component target)
   if(target MATCHES "_(app|diagnosis|kernels|properties|reports|store)$")
     set(shared faultline_precompiled_cold)
     set(optimisation -O1)
-    # At -O1 GCC 12 follows values too poorly for some of its warnings, and gives false ones.
-    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>
-      -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1> ${_faultline_false_warnings})
   endif()
   if(arg_PRECOMPILED)
     target_precompile_headers(${target} PRIVATE ${FAULTLINE_PRECOMPILED_STANDARD}

@@ -81,10 +81,7 @@ Options parse_line(const Options& given, const char* command) {
     options.words = words;
     return options;
   }
-  words.insert(words.begin(), "faultline");
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  Options options = parse_command_line(static_cast<int>(argv.size()), argv.data()).options;
+  Options options = options_of(std::move(words));
   say_what_is_not_used(options, command);
   // Flags that the shell saw are those of this command.
   options.command = given.command;
@@ -161,6 +158,23 @@ NamedCase named_case(const Context& context, const char* command, const stress::
   return named;
 }
 
+/// What explain and reduce begin with: the options of a quoted line under those given, and the
+/// case.
+struct CaseRun {
+  CaseRun(const Context& given, const char* command)
+      : options(parse_line(given.options, command)),
+        context{options, given.registry, given.stop, given.command_line, given.arguments},
+        work(context),
+        run(work.run_options()),
+        named(named_case(context, command, run)) {}
+
+  const Options options;
+  const Context context;  // refers to `options`
+  Work work;
+  const stress::RunOptions run;
+  NamedCase named;
+};
+
 /// Every value that was tried, coordinate by coordinate.
 void print_values(const stress::Explanation& explanation) {
   const auto line = [](const std::string& name, const char* what,
@@ -177,17 +191,14 @@ void print_values(const stress::Explanation& explanation) {
 }  // namespace
 
 int explain_command(const Context& given) {
-  const Options merged = parse_line(given.options, "explain");
-  const Context context{merged, given.registry, given.stop, given.command_line, given.arguments};
-  Work work(context);
-  const stress::RunOptions run = work.run_options();
-  NamedCase named = named_case(context, "explain", run);
+  CaseRun begun(given, "explain");
+  const Context& context = begun.context;
   stress::ExplainOptions options;
   if (context.options.executions > 0) options.executions = context.options.executions;
-  options.run = run;
+  options.run = begun.run;
   const stress::Explanation explanation =
-      stress::explain(*named.backend, context.registry, named.trial, options);
-  work.finish();
+      stress::explain(*begun.named.backend, context.registry, begun.named.trial, options);
+  begun.work.finish();
   if (!explanation.refused.empty()) throw core::UnsupportedError(explanation.refused);
   const std::string text = stress::to_text(explanation);
   fmt::print("{}", context.options.quiet ? text.substr(0, text.find('\n') + 1) : text);
@@ -205,18 +216,15 @@ int explain_command(const Context& given) {
 }
 
 int reduce_command(const Context& given) {
-  const Options merged = parse_line(given.options, "reduce");
-  const Context context{merged, given.registry, given.stop, given.command_line, given.arguments};
-  Work work(context);
-  const stress::RunOptions run = work.run_options();
-  NamedCase named = named_case(context, "reduce", run);
+  CaseRun begun(given, "reduce");
+  const Context& context = begun.context;
   stress::ReduceOptions options;
   if (context.options.executions > 0) options.executions = context.options.executions;
   if (context.options.repeats > 0) options.repeats = context.options.repeats;
-  options.run = run;
+  options.run = begun.run;
   const stress::Reduction reduction =
-      stress::reduce(*named.backend, context.registry, named.trial, options);
-  work.finish();
+      stress::reduce(*begun.named.backend, context.registry, begun.named.trial, options);
+  begun.work.finish();
   if (!reduction.refused.empty()) throw core::UnsupportedError(reduction.refused);
 
   const core::TrialToken& smallest = reduction.smallest;

@@ -549,4 +549,11 @@ Parsed parse_command_line(int argc, char** argv) {
   return parsed;
 }
 
+Options options_of(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "faultline");
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  return parse_command_line(static_cast<int>(argv.size()), argv.data()).options;
+}
+
 }  // namespace faultline::app

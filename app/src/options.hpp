@@ -88,6 +88,8 @@ struct Parsed {
   std::optional<int> exit_code;
 };
 Parsed parse_command_line(int argc, char** argv);
+/// The options of a command line given word by word, without the program's name.
+Options options_of(std::vector<std::string> arguments);
 
 /// What of the options decides the result of a run, a line each ("--seed 1"): not what is printed,
 /// nor how long it may take.

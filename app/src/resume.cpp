@@ -66,13 +66,6 @@ std::string value_of(const std::vector<store::JournalEntry>& entries, std::strin
   return values.empty() ? "" : values.front();
 }
 
-Options parsed(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), "faultline");
-  std::vector<char*> argv;
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  return parse_command_line(static_cast<int>(argv.size()), argv.data()).options;
-}
-
 bool is_begun(const std::vector<store::JournalEntry>& entries) {
   return std::any_of(entries.begin(), entries.end(),
                      [](const store::JournalEntry& entry) { return entry.kind == kBegun; });
@@ -196,7 +189,7 @@ Options continued(const Options& given, const std::vector<std::string>& argument
         "--resume {0}`",
         folder, command));
   }
-  Options options = parsed(then);
+  Options options = options_of(then);
   if (const std::string variant = value_of(entries, kVariant); !variant.empty()) {
     options.variant = variant;
   }

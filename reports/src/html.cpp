@@ -102,12 +102,11 @@ void write_banner(HtmlWriter& out, const RunRecord& record) {
   out.put("<header>\n<div class=\"verdict\"><span class=\"badge ",
           escaped(core::name_of(verdict.outcome)), "\">", escaped(outcome_text(verdict.outcome)),
           "</span>");
-  if (const core::Finding* leading = leading_finding(verdict)) {
-    const core::Finding& first = *leading;
+  if (const core::Finding* first = leading_finding(verdict)) {
     const bool passed = verdict.outcome == core::Outcome::pass;
     out.put("<span class=\"class\">",
-            escaped((passed ? std::string(core::name_of(first.severity)) + ": " : std::string()) +
-                    std::string(core::name_of(first.finding))),
+            escaped((passed ? std::string(core::name_of(first->severity)) + ": " : std::string()) +
+                    std::string(core::name_of(first->finding))),
             "</span>");
   }
   out.put("<span class=\"subject\">", escaped(record.command + " " + subject_text(record)),

@@ -140,12 +140,11 @@ class MarkdownWriter {
   void verdict() {
     const core::Verdict& verdict = record_.verdict;
     std::string head = "## " + outcome_text(verdict.outcome);
-    if (const core::Finding* leading = leading_finding(verdict)) {
-      const core::Finding& first = *leading;
+    if (const core::Finding* first = leading_finding(verdict)) {
       head += verdict.outcome == core::Outcome::pass
-                  ? fmt::format(" ({}: {})", core::name_of(first.severity),
-                                code(core::name_of(first.finding)))
-                  : " " + code(core::name_of(first.finding));
+                  ? fmt::format(" ({}: {})", core::name_of(first->severity),
+                                code(core::name_of(first->finding)))
+                  : " " + code(core::name_of(first->finding));
     }
     if (!record_.command.empty()) head += ": " + prose(record_.command);
     const std::string subject = subject_text(record_);

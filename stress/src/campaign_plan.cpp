@@ -148,23 +148,6 @@ void add_device_arms(DeviceArms arms) {
            "control: the module is loaded anew for every trial");
 }
 
-/// Why the subject's blocks cannot do with some of the multiprocessors; empty: they can.
-std::string needs_all_multiprocessors(const core::Program& program) {
-  for (const core::Operation& operation : program.operations) {
-    const auto* launch = std::get_if<core::LaunchOperation>(&operation.what);
-    if (!launch) continue;
-    if (launch->cluster[0] * launch->cluster[1] * launch->cluster[2] > 1) {
-      return "the subject's clusters need multiprocessors that are neighbours";
-    }
-    if (launch->reload_module) {
-      return "the subject loads a module before its launches, which may wait for whatever runs";
-    }
-  }
-  const std::string poll = polling_instruction(program);
-  if (poll.empty()) return {};
-  return fmt::format("blocks may wait for other blocks, which then have to run as well: {}", poll);
-}
-
 /// Every name of an arm that some subject on some device has.
 std::vector<std::string> device_arm_names() {
   CampaignPlan all;
@@ -243,6 +226,22 @@ void add_simulator_arms(CampaignPlan& campaign, std::uint64_t total,
 }
 
 }  // namespace
+
+std::string needs_all_multiprocessors(const core::Program& program) {
+  for (const core::Operation& operation : program.operations) {
+    const auto* launch = std::get_if<core::LaunchOperation>(&operation.what);
+    if (!launch) continue;
+    if (launch->cluster[0] * launch->cluster[1] * launch->cluster[2] > 1) {
+      return "the subject's clusters need multiprocessors that are neighbours";
+    }
+    if (launch->reload_module) {
+      return "the subject loads a module before its launches, which may wait for whatever runs";
+    }
+  }
+  const std::string poll = polling_instruction(program);
+  if (poll.empty()) return {};
+  return fmt::format("blocks may wait for other blocks, which then have to run as well: {}", poll);
+}
 
 std::uint64_t CampaignPlan::total_trials() const {
   std::uint64_t total = 0;

@@ -205,10 +205,8 @@ class Experiments {
     }
     try {
       if (next.perturbation.free_sms > 0) {
-        const std::string poll = polling_instruction(plan_.program(1));
-        if (!poll.empty()) {
-          throw core::UnsupportedError("blocks may wait for other blocks: " + poll);
-        }
+        const std::string why = needs_all_multiprocessors(plan_.program(1));
+        if (!why.empty()) throw core::UnsupportedError(why);
       }
       const Finder finder(trial_);
       switch (next.change) {

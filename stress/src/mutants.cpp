@@ -432,30 +432,25 @@ core::Verdict judge_matrix(const core::KillMatrix& matrix, bool interrupted) {
   std::vector<std::string> not_applicable, no_evidence, not_cleared;
   bool failed = false;
   for (const core::KillRow& row : matrix.rows) {
-    if (row.no_evidence && !row.is_mutant) {
-      const std::string name = row.subject + "@" + row.variant;
+    const std::string name = row.subject + "@" + row.variant;
+    const bool open = row.no_evidence && !row.is_mutant;
+    if (open) {
       not_cleared.push_back(name);
-      core::Finding finding;
-      finding.severity = core::Severity::warning;
-      finding.finding = FindingClass::no_evidence;
-      finding.headline = fmt::format("the clean {} is not cleared: a detector cannot tell", name);
-      finding.evidence = {names_of(row), fmt::format("at {} [{}]", row.problem, row.config)};
-      verdict.findings.push_back(std::move(finding));
-    } else if (!row.applicable()) {
+    } else if (row.no_evidence) {
       std::uint64_t trials = 0;
       for (const core::KillCell& cell : row.cells) trials += cell.trials;
-      if (row.no_evidence) {
-        no_evidence.push_back(fmt::format("{}@{} (0 of {}, rate below {:.2g})", row.subject,
-                                          row.variant, trials, zero_failure_upper_bound(trials)));
-      } else {
-        not_applicable.push_back(row.subject + "@" + row.variant);
-      }
+      no_evidence.push_back(fmt::format("{} (0 of {}, rate below {:.2g})", name, trials,
+                                        zero_failure_upper_bound(trials)));
+    } else if (!row.applicable()) {
+      not_applicable.push_back(name);
     }
-    if (row.right || !row.applicable()) continue;
+    if (!open && (row.right || !row.applicable())) continue;
     core::Finding finding;
-    finding.severity = core::Severity::error;
-    const std::string name = row.subject + "@" + row.variant;
-    if (!row.is_mutant) {
+    finding.severity = open ? core::Severity::warning : core::Severity::error;
+    if (open) {
+      finding.finding = FindingClass::no_evidence;
+      finding.headline = fmt::format("the clean {} is not cleared: a detector cannot tell", name);
+    } else if (!row.is_mutant) {
       finding.headline = fmt::format("false alarm: the clean {} is blamed", name);
     } else if (!row.killed) {
       finding.finding = FindingClass::vacuous;
@@ -466,7 +461,7 @@ core::Verdict judge_matrix(const core::KillMatrix& matrix, bool interrupted) {
     }
     finding.evidence = {names_of(row), fmt::format("at {} [{}]", row.problem, row.config)};
     verdict.findings.push_back(std::move(finding));
-    failed = true;
+    failed = failed || !open;
   }
   std::string text = fmt::format(
       "{} of {} mutants killed, {} under the right name; {} of {} clean variants blamed",

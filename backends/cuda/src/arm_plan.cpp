@@ -174,16 +174,14 @@ ArmPlan plan_arm(const core::TrialPlan& plan, const core::TrialRequest& request,
                      "and the device waits for it");
   }
 
-  if (perturbation.one_stream || perturbation.eager || perturbation.delay_sites != 0) {
-    arm.skipped = true;
-    arm.note = "changes of the program are made before a backend sees it";
-    return arm;
-  }
   const auto skip = [&arm](std::string why) {
     arm.skipped = true;
     arm.note = std::move(why);
     return arm;
   };
+  if (perturbation.one_stream || perturbation.eager || perturbation.delay_sites != 0) {
+    return skip("changes of the program are made before a backend sees it");
+  }
   if (perturbation.blocker_ns > kLongestBlockerNs) {
     return skip(
         fmt::format("a blocker of {} ns; {} at most", perturbation.blocker_ns, kLongestBlockerNs));
@@ -205,24 +203,18 @@ ArmPlan plan_arm(const core::TrialPlan& plan, const core::TrialRequest& request,
     }
   }
   if (traits.reloads_modules && perturbation.co_resident != core::CoResident::none) {
-    arm.skipped = true;
-    arm.note = "the subject loads a module before its launches: that may wait for the kernel that "
-               "would run beside it";
-    return arm;
+    return skip("the subject loads a module before its launches: that may wait for the kernel that "
+                "would run beside it");
   }
   if (perturbation.graph_trials > 0) {
     if (traits.has_host_steps || traits.has_captures || traits.reloads_modules) {
-      arm.skipped = true;
-      arm.note = fmt::format("the subject's program has {}, which cannot be captured in a graph",
-                             traits.has_host_steps ? "host steps"
-                             : traits.has_captures ? "graphs of its own"
-                                                   : "modules that it loads anew");
-      return arm;
+      return skip(fmt::format("the subject's program has {}, which cannot be captured in a graph",
+                              traits.has_host_steps ? "host steps"
+                              : traits.has_captures ? "graphs of its own"
+                                                    : "modules that it loads anew"));
     }
     if (arm.oracle_per_launch && !plan.device_oracle) {
-      arm.skipped = true;
-      arm.note = "fresh inputs in a graph need a device oracle, which the subject does not have";
-      return arm;
+      return skip("fresh inputs in a graph need a device oracle, which the subject does not have");
     }
     arm.launches_per_graph = static_cast<std::uint32_t>(
         std::min<std::uint64_t>({ceil_div(perturbation.graph_trials, arm.batch), arm.launches,

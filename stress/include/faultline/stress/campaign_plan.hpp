@@ -47,6 +47,10 @@ struct PlanOptions {
 CampaignPlan default_plan(const core::BackendInfo& backend, const core::TrialPlan& plan,
                           const PlanOptions& options);
 
+/// Why the blocks of a program cannot do with some of a device's multiprocessors; empty: they can.
+/// Reads the PTX of what it launches.
+std::string needs_all_multiprocessors(const core::Program& program);
+
 /// One line an arm, then what was left out and how the result will be judged.
 std::string to_text(const CampaignPlan& plan);
 

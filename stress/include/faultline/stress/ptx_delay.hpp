@@ -47,10 +47,10 @@ std::vector<PtxSite> find_sites(std::string_view ptx, std::uint32_t kinds);
 /// core::Perturbation::delay_site counts them, module after module as they are first launched.
 std::vector<PtxSite> find_sites(const core::Program& program, std::uint32_t kinds);
 
-/// An instruction with which a kernel of the program may wait for another block: a load of global
-/// memory that sees what others write (volatile, relaxed, acquire), or an atomic that takes a lock,
-/// in a loop. "ld.volatile.global.u32 at message.cu:26"; empty: there is none. A loop that only
-/// looks so counts, too.
+/// An instruction with which a kernel of the program may wait for another block: in a loop, a load
+/// of global memory that sees what others write (volatile, relaxed, acquire, .cv), one by which the
+/// loop ends, or an atomic that takes a lock. "ld.volatile.global.u32 at message.cu:26"; empty:
+/// there is none. A loop that only looks so counts, too.
 std::string polling_instruction(const core::Program& program);
 
 /// The program with the delays of the perturbation in its modules. Each site has a power of two of
