@@ -11,7 +11,7 @@ constexpr const char* kCommands =
     "list verify stress race mutants replay explain reduce report compare bench reference doctor";
 constexpr const char* kFlags =
     "--backend --variant --config --seed --data --budget --timeout --lenient --no-race "
-    "--no-sanitizer --fail-on "
+    "--no-sanitizer --no-follow-ups --fail-on "
     "--quiet --verbose --color --width --run --resume --store --json --html --md --junit --sarif "
     "--csv "
     "--trials --repeats --executions --sweep --intermediates --plan --samples --hot "

@@ -367,6 +367,7 @@ std::vector<std::string> deciding_lines(const Options& options) {
   add("--lenient", options.lenient);
   add("--no-race", options.no_race);
   add("--no-sanitizer", options.no_sanitizer);
+  add("--no-follow-ups", options.no_follow_ups);
   add("--schedules", options.schedules);
   add("--entry", options.entry);
   add("--grid", options.grid);
@@ -378,10 +379,10 @@ std::vector<std::string> deciding_lines(const Options& options) {
 
 bool is_deciding(const std::string& argument) {
   static constexpr std::string_view kFlags[] = {
-      "--backend", "--variant", "--config",       "--sweep",    "--intermediates",
-      "--seed",    "--data",    "--plan",         "--trials",   "--timeout",
-      "--lenient", "--no-race", "--entry",        "--grid",     "--block",
-      "--shared",  "--arg",     "--no-sanitizer", "--schedules"};
+      "--backend", "--variant", "--config",       "--sweep",     "--intermediates",
+      "--seed",    "--data",    "--plan",         "--trials",    "--timeout",
+      "--lenient", "--no-race", "--entry",        "--grid",      "--block",
+      "--shared",  "--arg",     "--no-sanitizer", "--schedules", "--no-follow-ups"};
   const std::string_view flag = std::string_view(argument).substr(0, argument.find('='));
   return std::find(std::begin(kFlags), std::end(kFlags), flag) != std::end(kFlags);
 }
@@ -425,6 +426,9 @@ Parsed parse_command_line(int argc, char** argv) {
   add_words(*stress, options, "SUBJECT[@VARIANT] [k=v ...]");
   stress->add_option("--plan", options.plan,
                      "arms by name, comma-separated (default: all that apply)");
+  stress->add_flag("--no-follow-ups", options.no_follow_ups,
+                   "these arms alone: no further arm and no experiment on what failed (for runs "
+                   "under a debugger or sanitizer)");
   CLI::App* race =
       command("race", "simulator: happens-before races and deadlocks, both sites", Command::race);
   add_words(*race, options, "SUBJECT[@VARIANT] [k=v ...] or FILE.ptx");

@@ -48,6 +48,7 @@ struct Options {
   bool lenient = false;
   bool no_race = false;
   bool no_sanitizer = false;
+  bool no_follow_ups = false;
   bool fail_on_warning = false;
   bool quiet = false;
   int verbosity = 0;

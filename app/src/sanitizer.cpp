@@ -74,7 +74,7 @@ core::KillCell run_sanitizer(const std::string& program, const kernels::Resolved
     arguments.insert(arguments.end(), {"--config", name + "=" + value});
   }
   arguments.insert(arguments.end(), {"--backend", "cuda", "--plan", "none", "--trials",
-                                     std::to_string(kTrials), "--quiet"});
+                                     std::to_string(kTrials), "--no-follow-ups", "--quiet"});
   std::string text;
   for (const char* tool : {"memcheck", "racecheck", "initcheck", "synccheck"}) {
     if (stop.load()) break;

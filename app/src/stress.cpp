@@ -55,6 +55,7 @@ int stress_command(const Context& context) {
   Work work(context);
   stress::RunOptions run_options = work.run_options();
   run_options.checkpoint = run.checkpoint();
+  run_options.follow_ups = run_options.experiments = !options.no_follow_ups;
   backend = run.keep_results(std::move(backend), run_options.stop);
   core::Evidence evidence = stress::run_campaign(*backend, trial, plan, run_options);
   work.finish();

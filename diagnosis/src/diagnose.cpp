@@ -60,9 +60,17 @@ constexpr double kOutranked = kConvincing - 0.05;
 /// have a smaller value of the same setting.
 void put_in_order(const Facts& facts, std::vector<Finding>& explanations) {
   if (!timing_dependence(facts).empty()) {
+    double race = 0.0;
+    for (const Finding& finding : explanations) {
+      if (is_race(finding)) race = std::max(race, finding.confidence);
+    }
     for (Finding& finding : explanations) {
-      if (is_race(finding) || finding.finding == FindingClass::uninitialised) continue;
-      finding.confidence = std::min(finding.confidence, kOutranked);
+      if (is_race(finding)) continue;
+      // Poison that is read in some runs only, on equal inputs and poison, is read before its time:
+      // the race explains that, and memory that nobody writes does not.
+      const bool unwritten = finding.finding == FindingClass::uninitialised;
+      if (unwritten && race < kConvincing) continue;
+      finding.confidence = std::min(finding.confidence, unwritten ? race - 0.05 : kOutranked);
     }
     return;
   }

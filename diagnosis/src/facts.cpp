@@ -206,6 +206,26 @@ std::vector<std::string> timing_dependence(const Facts& facts) {
         count(strongest->failed_there_only), strongest->log_e / std::log(10.0), facts.arms.size()));
   }
 
+  // Too few for a claim about rates, and yet: equal inputs, equal poison, one grid of the same
+  // shape, and the values differ.
+  const core::ArmEvidence* differing = nullptr;
+  for (const core::ArmEvidence* arm : facts.arms) {
+    const core::Perturbation& p = arm->perturbation;
+    const bool same_grid = p.batch <= 1 && p.ctas_per_sm == 0.0;
+    if (!p.fresh_inputs || !same_grid) continue;
+    const auto unlike = [](const core::ArmEvidence& a) {
+      return a.failed_here_only + a.failed_there_only;
+    };
+    if (unlike(*arm) > 0 && (!differing || unlike(*arm) > unlike(*differing))) differing = arm;
+  }
+  if (differing && facts.any_wrong() && facts.evidence.declared_deterministic) {
+    sentences.push_back(fmt::format(
+        "on equal inputs and poison, {} only in '{}' and {} only in the unperturbed arm",
+        plural(differing->failed_here_only, "trial") +
+            (differing->failed_here_only == 1 ? " was wrong" : " were wrong"),
+        arm_name(*differing), count(differing->failed_there_only)));
+  }
+
   for (const core::ExperimentEvidence& row : facts.evidence.experiments) {
     if (row.kind != core::ExperimentEvidence::Kind::delay || effect_of(row) != Effect::raised) {
       continue;

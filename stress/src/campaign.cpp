@@ -240,7 +240,8 @@ core::Evidence run_campaign(core::Backend& backend, const kernels::ResolvedTrial
   constexpr int kFollowUps = 2;
   const auto failed = [](const core::ArmEvidence& arm) { return arm.result.failed > 0; };
   const bool wanted =
-      options.follow_ups || std::any_of(evidence.arms.begin(), evidence.arms.end(), failed);
+      options.follow_ups ||
+      (options.experiments && std::any_of(evidence.arms.begin(), evidence.arms.end(), failed));
   for (int i = 0; wanted && i < kFollowUps && !detail::stopped(options); ++i) {
     const std::optional<diagnosis::Experiment> next = diagnosis::next_experiment(evidence);
     if (!next || !runs_as_arm(next->kind)) break;

@@ -28,7 +28,8 @@ struct DeviceArms {
   std::uint64_t trials;
   bool pooled;                    ///< some input is large enough to rotate
   bool batching;                  ///< several trials fit into one grid
-  bool sites;                     ///< some place of the PTX can be delayed
+  bool sites;                     ///< some place of the PTX synchronises and can be delayed
+  bool shared_sites;              ///< some place accesses shared memory
   std::uint32_t multiprocessors;  ///< of the device
   std::string all_of_them;        ///< why the subject needs them all; empty: it does not
 
@@ -62,9 +63,12 @@ struct DeviceArms {
           fmt::format("{}: the subject names no input large enough to rotate", perturbation.name));
       return;
     }
-    if (!sites && perturbation.delay_sites != 0) {
+    const std::uint32_t delayed = perturbation.delay_sites;
+    if (delayed != 0 && !((delayed & kSynchronisationSites) != 0 ? sites : shared_sites)) {
       campaign.left_out.push_back(
-          fmt::format("{}: the PTX of its kernels has no synchronisation site", perturbation.name));
+          fmt::format("{}: the PTX of its kernels has no {}", perturbation.name,
+                      (delayed & kSynchronisationSites) != 0 ? "synchronisation site"
+                                                             : "access to shared memory"));
       return;
     }
     if (!batching && (perturbation.batch > 1 || perturbation.ctas_per_sm > 0)) {
@@ -128,6 +132,14 @@ void add_device_arms(DeviceArms arms) {
               .delay_seed = seed},
              "nanosleep at the synchronisation sites of the PTX: warps drift apart");
   }
+  // A barrier that is missing is no site: what it would have ordered is.
+  for (const std::uint64_t seed : {1, 2}) {
+    arms.add({.name = seed == 1 ? "ptx_delay_shared" : fmt::format("ptx_delay_shared_{}", seed),
+              .delay_sites = bit(DelaySite::shared),
+              .delay_ns = 2048,
+              .delay_seed = seed},
+             "nanosleep in front of accesses to shared memory: what no barrier orders");
+  }
   arms.add({.name = "graph_cold", .pool_bytes = cold, .graph_trials = 64},
            "64 trials in a replayed graph, cold inputs");
   arms.add({.name = "graph_hot", .graph_trials = 64}, "64 trials in a replayed graph");
@@ -156,6 +168,7 @@ std::vector<std::string> device_arm_names() {
                    .pooled = true,
                    .batching = true,
                    .sites = true,
+                   .shared_sites = true,
                    .multiprocessors = 1000,
                    .all_of_them = {}});
   std::vector<std::string> names;
@@ -262,12 +275,16 @@ CampaignPlan default_plan(const core::BackendInfo& backend, const core::TrialPla
   const std::uint64_t trials = options.trials == 0 ? 1000 : options.trials;
   const bool pooled = std::any_of(plan.buffers.begin(), plan.buffers.end(),
                                   [](const core::BufferSpec& b) { return b.pooled; });
+  const auto has_sites = [&plan](std::uint32_t kinds) {
+    return plan.program && !find_sites(plan.program(1), kinds).empty();
+  };
   add_device_arms(
       {.campaign = campaign,
        .trials = trials,
        .pooled = pooled,
        .batching = plan.max_batch > 1,
-       .sites = plan.program && !find_sites(plan.program(1), kSynchronisationSites).empty(),
+       .sites = has_sites(kSynchronisationSites),
+       .shared_sites = has_sites(bit(DelaySite::shared)),
        .multiprocessors = static_cast<std::uint32_t>(std::max(backend.multiprocessors, 0)),
        .all_of_them = plan.program ? needs_all_multiprocessors(plan.program(1)) : ""});
   check_names(options.arms, campaign.arms, campaign.left_out, false);

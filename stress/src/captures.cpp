@@ -35,12 +35,13 @@ struct Move {
 
 class Examiner {
  public:
-  Examiner(const core::TrialPlan& plan, core::DataMode data)
+  Examiner(const core::TrialPlan& plan, core::DataMode data, bool templates)
       : plan_(plan),
         output_indices_(plan.output_indices()),
         readings_(plan, data),
         footprints_(plan),
-        templates_(plan) {
+        templates_(plan),
+        wants_templates_(templates) {
     for (std::uint32_t index : output_indices_) {
       depth_ = std::max(depth_, plan.buffers[index].tiles.pipeline_depth);
     }
@@ -48,11 +49,13 @@ class Examiner {
 
   void examine(const core::Capture& capture, const std::vector<core::Tensor>& inputs,
                const Expectation& expectation) {
-    templates_.add(capture,
-                   {.inputs = inputs,
-                    .expected = expectation.outputs,
-                    .hypotheses = expectation.hypotheses,
-                    .previous = expectation.earlier.empty() ? nullptr : &expectation.earlier[0]});
+    if (wants_templates_) {
+      templates_.add(capture,
+                     {.inputs = inputs,
+                      .expected = expectation.outputs,
+                      .hypotheses = expectation.hypotheses,
+                      .previous = expectation.earlier.empty() ? nullptr : &expectation.earlier[0]});
+    }
     for (std::uint32_t o = 0; o < output_indices_.size() && o < capture.outputs.size(); ++o) {
       examine_output(o, capture, expectation);
       std::vector<core::ReferenceTensor> earlier;
@@ -355,6 +358,7 @@ class Examiner {
   detail::ErrorReadings readings_;
   detail::Footprints footprints_;
   detail::ErrorTemplates templates_;
+  bool wants_templates_ = true;
   std::vector<double> errors_;
 };
 
@@ -407,7 +411,8 @@ std::vector<core::Tensor> make_inputs(const core::TrialPlan& plan, core::DataMod
 }
 
 CaptureExamination examine_captures(const core::TrialPlan& plan, core::DataMode data,
-                                    const std::vector<const core::TrialResult*>& results) {
+                                    const std::vector<const core::TrialResult*>& results,
+                                    bool templates) {
   constexpr std::size_t kInputSets = 8;
   constexpr std::size_t kPairsPerSet = 16;     ///< captures of one set compared pairwise
   constexpr std::size_t kSetsWithEarlier = 1;  ///< a reference takes its time
@@ -423,7 +428,7 @@ CaptureExamination examine_captures(const core::TrialPlan& plan, core::DataMode 
   CaptureExamination examination;
   if (by_inputs.empty() || !plan.reference) return examination;
 
-  Examiner examiner(plan, data);
+  Examiner examiner(plan, data, templates);
   for (const auto& [seed, captures] : by_inputs) {
     const std::vector<core::Tensor> inputs = make_inputs(plan, data, seed);
     Expectation expectation{.outputs = plan.reference(inputs),

@@ -57,7 +57,8 @@ ProbeResult CaseProbe::run(const core::TrialToken& trial) {
     quiet.progress = nullptr;
     if (run_.progress) run_.progress({trial.problem, done_, limit_, 0});
     ++done_;
-    const Replay replayed = replay(backend_, registry_, trial, {.repeats = repeats_, .run = quiet});
+    const Replay replayed =
+        replay(backend_, registry_, trial, {.repeats = repeats_, .run = quiet, .templates = false});
     const core::TrialResult& result = replayed.evidence.arms.front().result;
     if (!replayed.evidence.contract_violations.empty()) {
       probe.refused = replayed.evidence.contract_violations.front();

@@ -62,7 +62,7 @@ Replay replay(core::Backend& backend, const kernels::SubjectRegistry& registry,
   replay.evidence.arms.push_back(
       detail::make_arm(replay.evidence.backend, plan, request, std::move(result)));
   replay.evidence.interrupted = detail::stopped(options.run);
-  detail::finish_evidence(replay.evidence, plan, token.data, token.seed);
+  detail::finish_evidence(replay.evidence, plan, token.data, token.seed, options.templates);
   return replay;
 }
 

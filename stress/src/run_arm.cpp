@@ -273,7 +273,7 @@ void count_accesses(core::Backend& backend, const core::TrialPlan& plan, std::ui
 }
 
 void finish_evidence(core::Evidence& evidence, const core::TrialPlan& plan, core::DataMode data,
-                     std::uint64_t seed) {
+                     std::uint64_t seed, bool templates) {
   std::vector<const core::TrialResult*> results;
   for (const core::ArmEvidence& arm : evidence.arms) results.push_back(&arm.result);
   for (const core::TrialResult* result : results) {
@@ -284,7 +284,7 @@ void finish_evidence(core::Evidence& evidence, const core::TrialPlan& plan, core
   }
   diagnosis::sort_races(evidence.races);
 
-  CaptureExamination captures = examine_captures(plan, data, results);
+  CaptureExamination captures = examine_captures(plan, data, results, templates);
   // A race check and a replay ask which term is wrong, not which terms could have been seen.
   std::string trouble;
   const bool captured = std::any_of(results.begin(), results.end(),

@@ -69,8 +69,8 @@ void count_accesses(core::Backend& backend, const core::TrialPlan& plan, std::ui
 std::optional<core::RepeatEvidence> repeat_of(const std::vector<core::ArmEvidence>& arms);
 
 /// Merge races and accesses, look at captures and named terms, fill in the repeat check. `seed` is
-/// the campaign's.
+/// the campaign's; `templates` as of examine_captures().
 void finish_evidence(core::Evidence& evidence, const core::TrialPlan& plan, core::DataMode data,
-                     std::uint64_t seed);
+                     std::uint64_t seed, bool templates = true);
 
 }  // namespace faultline::stress::detail

@@ -190,6 +190,7 @@ std::vector<ReplayedCase> replay_cases(core::Backend& backend,
       continue;
     }
     ReplayOptions own = options;
+    own.templates = false;  // the sweep's own failures have them
     const std::uint64_t needed = is_model ? 1 : runs_below(lowest_rate(stored));
     if (needed <= kMostRuns) own.repeats = std::max(own.repeats, needed);
     try {

@@ -324,6 +324,10 @@ TEST(StressBlocks, AreAsManyAsLeaveRoomForEveryLaunch) {
   EXPECT_EQ(beside({1024, 64, 0}), 0u) << "all registers";
   EXPECT_EQ(beside({512, 128, 0}), 0u);
   EXPECT_EQ(beside({512, 96, 0}), 1u);
+  const BlockNeeds small{256, 32, 0};
+  EXPECT_EQ(stress_blocks_beside({{192, 168, 160'768}}, small, 3, h200), 2u)
+      << "six warps: two of the four partitions hold two of them, 2 * 5376 + 3 * 2048 > 16384";
+  EXPECT_EQ(stress_blocks_beside({{128, 168, 160'768}}, small, 3, h200), 3u);
   EXPECT_EQ(beside({256, 64, 224 * 1024}), 3u) << "225 + 3 KiB are all there is";
   EXPECT_EQ(beside({256, 64, 224 * 1024 + 1}), 2u);
   EXPECT_EQ(beside({256, 64, 227 * 1024}), 0u);

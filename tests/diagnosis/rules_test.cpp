@@ -673,6 +673,36 @@ TEST(Uninitialised, OtherBitsUnderTheSamePoisonSpeakAgainstIt) {
   EXPECT_EQ(find(diagnose(e), FindingClass::uninitialised), nullptr);
 }
 
+TEST(MissedWrite, InAFewTrialsOnlyIsNoMissingStore) {
+  // One trial of 500, whose twin on the same inputs and poison was right: the time decides.
+  core::Evidence e = clean_evidence("stress", false);
+  core::TrialResult failing = clean_result(500, 0);
+  add_wrong(failing, 1, 1, 64, 271, 1);
+  failing.outputs[0].poison = failing.outputs[0].bad_elements;
+  e.arms = {arm("memory_stress_fresh", failing, 0.0003, 0.011),
+            arm("fresh_inputs", clean_result(500, 0), 0.0, 0.006)};
+  for (core::ArmEvidence& a : e.arms) a.perturbation.fresh_inputs = true;
+  EXPECT_EQ(find(diagnose(e), FindingClass::missed_write), nullptr) << "nothing says why so seldom";
+  e.arms[0].failed_here_only = 1;
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::race_shared));
+  EXPECT_THAT(all_text(diagnose(e)), HasSubstr("on equal inputs and poison, 1 trial was wrong only "
+                                               "in 'memory_stress_fresh'"));
+  // Another grid is another program: that only it fails says nothing of timing.
+  e.arms[0].perturbation.batch = 256;
+  EXPECT_EQ(find(diagnose(e), FindingClass::race_shared), nullptr);
+}
+
+TEST(Uninitialised, PoisonThatIsReadInSomeRunsOnlyIsARace) {
+  core::Evidence e = stream_by_values();
+  core::ErrorShapeEvidence shape;
+  shape.same_poison_pairs = 10;
+  shape.other_poison_pairs = shape.other_poison_differing = 20;
+  e.error_shape = shape;
+  const core::Verdict verdict = diagnose(e);
+  EXPECT_THAT(errors_of(verdict), ElementsAre(FindingClass::race_stream));
+  EXPECT_EQ(verdict.findings[0].runner_up, FindingClass::uninitialised);
+}
+
 TEST(Tail, OneFailureAtWholeTilesSpeaksAgainstIt) {
   core::Evidence e = tail();
   for (core::ConfigEvidence& c : e.configs) {

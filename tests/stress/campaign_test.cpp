@@ -451,6 +451,92 @@ TEST_F(CampaignTest, OneBlockOfManyHasToPassMoreOften) {
   EXPECT_GT(between.after_trials, 6 * 64u);
 }
 
+/// A race inside each block that delays bring out, in one block by the n-th draw of them only.
+class DelayedBlocksBackend : public ToyBackend {
+ public:
+  explicit DelayedBlocksBackend(std::size_t draw)
+      : ToyBackend(false,
+                   [this](const core::TrialRequest& request, std::uint64_t t, const core::Tensor& x,
+                          core::Tensor& y) {
+                     right(request, t, x, y);
+                     if (hit_) move_tile(x, y, 1, 3);
+                   }),
+        draw_(draw) {}
+  core::TrialResult run_trials(const core::TrialPlan& plan,
+                               const core::TrialRequest& request) override {
+    const core::Program program = plan.program(1);
+    const auto& launch = std::get<core::LaunchOperation>(program.operations[0].what);
+    hit_ = launch.module->ptx.find("nanosleep") != std::string::npos;
+    if (plan.problem.values.integer("n") == 1) {
+      if (hit_) draws_.insert(launch.module->ptx);
+      hit_ = hit_ && draws_.size() == draw_;
+    }
+    return ToyBackend::run_trials(plan, request);
+  }
+
+ private:
+  std::size_t draw_;
+  std::set<std::string> draws_;  ///< of one block
+  bool hit_ = false;
+};
+
+TEST_F(CampaignTest, OneBlockIsDelayedInSeveralWaysBeforeItIsACure) {
+  subject.plan = [](const core::Problem& problem, const std::string& variant,
+                    const core::Config& config) {
+    core::TrialPlan plan = toy_plan(problem, variant, config);
+    plan.program = [n = problem.values.integer("n"), program = plan.program](std::uint32_t batch) {
+      core::Program blocks = program(batch);
+      auto& launch = std::get<core::LaunchOperation>(blocks.operations[0].what);
+      auto module = std::make_shared<core::Module>(*launch.module);
+      module->ptx = ".visible .entry k() {\nld.shared.u32 %r1, [%r2];\nret;\n}\n";
+      launch.module = module;
+      launch.entry = "k";
+      launch.grid = {static_cast<std::uint32_t>(n), 1, 1};
+      return blocks;
+    };
+    return plan;
+  };
+  trial = toy_trial(subject);
+  ToyBackend any(false);
+  stress::PlanOptions options;
+  options.trials = 40;
+  options.arms = {"none", "ptx_delay_shared"};
+  const stress::CampaignPlan plan = stress::default_plan(any.info(), trial.plan, options);
+  const auto one_block = [&](std::size_t draw) {
+    DelayedBlocksBackend backend(draw);
+    return row_of(stress::run_campaign(backend, trial, plan),
+                  core::ExperimentEvidence::Kind::one_block);
+  };
+  const auto inside = one_block(4);
+  EXPECT_EQ(inside.before_wrong, inside.before_trials);
+  EXPECT_GT(inside.after_wrong, 0u) << inside.left_out;
+  EXPECT_NE(diagnosis::effect_of(inside), diagnosis::Effect::cured);
+  const auto between = one_block(1000);
+  EXPECT_EQ(between.after_wrong, 0u);
+  EXPECT_EQ(diagnosis::effect_of(between), diagnosis::Effect::cured) << between.left_out;
+}
+
+TEST_F(CampaignTest, WithoutFollowUpsAndExperimentsTheArmsAloneRun) {
+  for (const bool fails : {false, true}) {
+    ToyBackend backend(false, [fails](const core::TrialRequest& request, std::uint64_t t,
+                                      const core::Tensor& x, core::Tensor& y) {
+      right(request, t, x, y);
+      if (fails && t % 7 == 3) move_tile(x, y, 1, 3);
+    });
+    stress::CampaignPlan plan;
+    plan.arms.resize(1);
+    plan.arms[0].trials = 50;
+    plan.arms[0].perturbation.name = "fresh_inputs";
+    plan.arms[0].perturbation.fresh_inputs = true;
+    stress::RunOptions options;
+    options.follow_ups = options.experiments = false;
+    const core::Evidence evidence = stress::run_campaign(backend, trial, plan, options);
+    EXPECT_EQ(evidence.arms.size(), 1u);
+    EXPECT_TRUE(evidence.experiments.empty());
+    EXPECT_EQ(evidence.arms[0].result.failed > 0, fails);
+  }
+}
+
 TEST_F(CampaignTest, OnlyWhatDelaysBreakIsLeftOut) {
   const auto program = trial.plan.program;
   trial.plan.program = [program](std::uint32_t batch) {

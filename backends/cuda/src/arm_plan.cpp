@@ -233,10 +233,11 @@ ArmPlan plan_arm(const core::TrialPlan& plan, const core::TrialRequest& request,
 
 std::uint32_t stress_blocks_beside(const std::vector<BlockNeeds>& subject, const BlockNeeds& stress,
                                    std::uint32_t most, const MultiprocessorSpace& space) {
-  constexpr std::uint64_t kWarp = 32, kUnit = 256;
+  constexpr std::uint64_t kWarp = 32, kUnit = 256, kPartitions = 4;
   const auto warps = [](const BlockNeeds& block) { return ceil_div(block.threads, kWarp); };
+  // Of the partition that gets the most warps of a block.
   const auto registers = [&](const BlockNeeds& block) {
-    return warps(block) * ceil_div(block.registers * kWarp, kUnit) * kUnit;
+    return ceil_div(warps(block), kPartitions) * ceil_div(block.registers * kWarp, kUnit) * kUnit;
   };
   const auto shared = [&](const BlockNeeds& block) {
     return block.shared_bytes + space.reserved_bytes;
@@ -245,7 +246,7 @@ std::uint32_t stress_blocks_beside(const std::vector<BlockNeeds>& subject, const
   const auto all_fit = [&] {
     return std::all_of(subject.begin(), subject.end(), [&](const BlockNeeds& block) {
       return kWarp * (warps(block) + count * warps(stress)) <= space.threads &&
-             registers(block) + count * registers(stress) <= space.registers &&
+             registers(block) + count * registers(stress) <= space.registers / kPartitions &&
              shared(block) + count * shared(stress) <= space.shared_bytes;
     });
   };

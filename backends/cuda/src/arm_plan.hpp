@@ -59,9 +59,11 @@ struct MultiprocessorSpace {
   std::uint64_t reserved_bytes = 1024;  ///< shared memory of every block beside its own
 };
 /// How many blocks of a stress kernel, `most` at most, leave room for one block of each of the
-/// subject's launches; 0: with a single one some launch would wait until it ends. Needs are counted
-/// as low as they can be (CUDA C++ Programming Guide, compute capabilities: registers go to warps
-/// in units of 256), so that what would fit is never said not to.
+/// subject's launches; 0: with a single one some launch would wait until it ends. Registers go to
+/// warps in units of 256 (CUDA C++ Programming Guide, compute capabilities), and the warps of a
+/// block to the four partitions of a multiprocessor in turn, each with a quarter of the registers:
+/// six warps of 168 leave room for 2 blocks of 8 warps of 32, though not all registers are taken.
+/// Seen on an H200: beside 3 such blocks a kernel waited until they ended.
 std::uint32_t stress_blocks_beside(const std::vector<BlockNeeds>& subject, const BlockNeeds& stress,
                                    std::uint32_t most, const MultiprocessorSpace& space);
 

@@ -9,6 +9,18 @@
 
 namespace faultline::diagnosis {
 
+namespace {
+
+/// Trials of one arm or cell of which some are wrong and most are not.
+const core::TrialResult* partly_wrong(const Facts& facts) {
+  for (const core::TrialResult* result : facts.results) {
+    if (result->wrong_values > 0 && result->wrong_values * 2 < result->trials) return result;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
 std::optional<core::Finding> find_missed_write(const Facts& facts) {
   const std::vector<const core::OutputTotals*> wrong = wrong_outputs(facts);
   if (wrong.empty() || facts.poison_share() < 0.99) return std::nullopt;
@@ -19,6 +31,9 @@ std::optional<core::Finding> find_missed_write(const Facts& facts) {
   finding.finding = core::FindingClass::missed_write;
   finding.severity = core::Severity::error;
   finding.confidence = fixed ? 0.97 : 0.6;
+  const core::TrialResult* partly = partly_wrong(facts);
+  // A store that is missing is missing in every trial, unless the data decide.
+  if (partly) finding.confidence = 0.45;
   const core::OutputTotals& worst = *wrong.front();
   const bool everything = worst.bad_elements == worst.compared_elements;
   finding.headline =
@@ -32,6 +47,11 @@ std::optional<core::Finding> find_missed_write(const Facts& facts) {
                                            output->name,
                                            share(output->poison, judged_wrong(*output))));
     finding.evidence.push_back(wrong_place(facts, *output));
+  }
+  if (partly) {
+    finding.evidence.push_back(
+        fmt::format("{} of one kernel, problem and config are wrong",
+                    share(partly->wrong_values, partly->trials) + " trials"));
   }
   finding.evidence.push_back(fixed
                                  ? "every failing trial misses the same tiles, under every poison "

@@ -32,7 +32,8 @@ struct RunOptions {
   std::uint32_t capture_limit = 16;  ///< failing trials kept per arm or config
   double timeout_s = 60.0;           ///< of one execution
   bool experiments = true;           ///< campaigns: cures and knobs of what failed, at the end
-  bool follow_ups = true;            ///< campaigns: further arms also where nothing failed
+  bool follow_ups = true;            ///< campaigns: further arms; without it only for what failed,
+                                     ///< and none at all without `experiments` as well
 };
 
 /// Run all arms. An arm that throws is recorded with its reason and the others go on. When `stop`

@@ -26,8 +26,10 @@ struct CaptureExamination {
 };
 
 /// Inputs are regenerated and the reference and the hypotheses recomputed once per input set, for
-/// the first 8 input sets; captures beyond these are left alone. Deterministic.
+/// the first 8 input sets; captures beyond these are left alone. Deterministic. `templates`: also
+/// the bank of error templates, which takes most of the time, and on which no finding depends.
 CaptureExamination examine_captures(const core::TrialPlan& plan, core::DataMode data,
-                                    const std::vector<const core::TrialResult*>& results);
+                                    const std::vector<const core::TrialResult*>& results,
+                                    bool templates = true);
 
 }  // namespace faultline::stress

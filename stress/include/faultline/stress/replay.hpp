@@ -16,6 +16,7 @@ namespace faultline::stress {
 struct ReplayOptions {
   std::uint64_t repeats = 1000;  ///< on a device; the simulator runs the one trial
   RunOptions run;
+  bool templates = true;  ///< as of examine_captures()
 };
 
 struct Replay {
