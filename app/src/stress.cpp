@@ -50,6 +50,10 @@ int stress_command(const Context& context) {
                                                     .race = race_mode(options),
                                                     .arms = arms});
   run.record().analysis_plan = stress::to_text(plan);
+  if (options.no_follow_ups) {
+    run.record().analysis_plan += "These arms alone: no further ones and no experiments "
+                                  "(--no-follow-ups).\n";
+  }
   if (options.verbosity > 0) fmt::print(stderr, "{}\n", run.record().analysis_plan);
 
   Work work(context);

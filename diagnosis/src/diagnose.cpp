@@ -66,11 +66,12 @@ void put_in_order(const Facts& facts, std::vector<Finding>& explanations) {
     }
     for (Finding& finding : explanations) {
       if (is_race(finding)) continue;
-      // Poison that is read in some runs only, on equal inputs and poison, is read before its time:
-      // the race explains that, and memory that nobody writes does not.
-      const bool unwritten = finding.finding == FindingClass::uninitialised;
-      if (unwritten && race < kConvincing) continue;
-      finding.confidence = std::min(finding.confidence, unwritten ? race - 0.05 : kOutranked);
+      if (finding.finding != FindingClass::uninitialised) {
+        finding.confidence = std::min(finding.confidence, kOutranked);
+      } else if (race >= kConvincing && poison_is_refuted(facts)) {
+        // Read before its time: the race explains that, memory that nobody writes does not.
+        finding.confidence = std::min(finding.confidence, race - 0.05);
+      }
     }
     return;
   }

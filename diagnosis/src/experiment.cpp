@@ -50,12 +50,19 @@ double rate_of(const core::ArmEvidence& arm) {
          static_cast<double>(std::max<std::uint64_t>(arm.result.trials, 1));
 }
 
-/// The arm whose failure is to be cured: one input set, wrong most often.
+/// The arm whose failure is to be cured: one input set, wrong most often. One with delays inside
+/// the kernel, which make other blocks and configs fail in other ways, only where no other is wrong
+/// in a tenth of its trials.
 const core::ArmEvidence* failing_arm(const Facts& facts) {
-  const core::ArmEvidence* most = nullptr;
+  constexpr double kOften = 0.1;
+  const core::ArmEvidence *most = nullptr, *delayed = nullptr;
   for (const core::ArmEvidence* arm : facts.arms) {
     if (arm->perturbation.fresh_inputs || arm->result.wrong_values == 0) continue;
-    if (!most || rate_of(*arm) > rate_of(*most)) most = arm;
+    const core::ArmEvidence*& best = arm->perturbation.delay_sites != 0 ? delayed : most;
+    if (!best || rate_of(*arm) > rate_of(*best)) best = arm;
+  }
+  if (!most || (delayed && rate_of(*most) < kOften && rate_of(*delayed) > rate_of(*most))) {
+    return delayed;
   }
   return most;
 }

@@ -138,6 +138,55 @@ PoisonPattern poison_pattern(const core::TrialResult& result) {
              : PoisonPattern::unrelated;
 }
 
+namespace {
+
+/// Of the arms with new inputs every trial, the one in which most trials came out otherwise than
+/// those of the unperturbed arm with the same inputs and poison: too few for a claim about rates,
+/// and yet something else decided. Not arms that are another program (more trials in a grid, a
+/// module loaded anew). Nullptr: none, or equal inputs may give other bits.
+const core::ArmEvidence* most_unlike_its_pair(const Facts& facts) {
+  if (!facts.any_wrong() || !facts.evidence.declared_deterministic) return nullptr;
+  const core::ArmEvidence* most = nullptr;
+  const auto unlike = [](const core::ArmEvidence& arm) {
+    return arm.failed_here_only + arm.failed_there_only;
+  };
+  for (const core::ArmEvidence* arm : facts.arms) {
+    const core::Perturbation& p = arm->perturbation;
+    if (!p.fresh_inputs || p.batch > 1 || p.ctas_per_sm > 0.0 || p.reload_module) continue;
+    if (unlike(*arm) > 0 && (!most || unlike(*arm) > unlike(*most))) most = arm;
+  }
+  return most;
+}
+
+/// Some trials with one of the poisons are wrong, and others with the same one are not.
+bool differs_under_one_poison(const core::TrialResult& result) {
+  const std::vector<core::FailedTrial>& failures = result.failures;
+  if (failures.empty()) return false;
+  // Beyond the last listed one nothing is known when the list was cut short.
+  const std::uint64_t known =
+      failures.size() == result.failed ? result.trials : failures.back().trial + 1;
+  std::array<std::uint64_t, kPoisons> wrong{};
+  for (const core::FailedTrial& failure : failures) {
+    if (failure.trial < known && failure.bad_elements > 0) ++wrong[failure.trial % kPoisons];
+  }
+  for (std::uint64_t p = 0; p < kPoisons; ++p) {
+    const std::uint64_t laid = known / kPoisons + (p < known % kPoisons ? 1 : 0);
+    if (wrong[p] > 0 && wrong[p] < laid) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool poison_is_refuted(const Facts& facts) {
+  bool differs = most_unlike_its_pair(facts) != nullptr;
+  for (const core::ArmEvidence* arm : facts.arms) {
+    if (poison_pattern(arm->result) == PoisonPattern::poison_decides) return false;
+    differs |= !arm->perturbation.fresh_inputs && differs_under_one_poison(arm->result);
+  }
+  return differs;
+}
+
 std::vector<std::string> timing_dependence(const Facts& facts) {
   std::vector<const core::ArmEvidence*> fixed;
   for (const core::ArmEvidence* arm : facts.arms) {
@@ -206,24 +255,19 @@ std::vector<std::string> timing_dependence(const Facts& facts) {
         count(strongest->failed_there_only), strongest->log_e / std::log(10.0), facts.arms.size()));
   }
 
-  // Too few for a claim about rates, and yet: equal inputs, equal poison, one grid of the same
-  // shape, and the values differ.
-  const core::ArmEvidence* differing = nullptr;
-  for (const core::ArmEvidence* arm : facts.arms) {
-    const core::Perturbation& p = arm->perturbation;
-    const bool same_grid = p.batch <= 1 && p.ctas_per_sm == 0.0;
-    if (!p.fresh_inputs || !same_grid) continue;
-    const auto unlike = [](const core::ArmEvidence& a) {
-      return a.failed_here_only + a.failed_there_only;
-    };
-    if (unlike(*arm) > 0 && (!differing || unlike(*arm) > unlike(*differing))) differing = arm;
-  }
-  if (differing && facts.any_wrong() && facts.evidence.declared_deterministic) {
-    sentences.push_back(fmt::format(
-        "on equal inputs and poison, {} only in '{}' and {} only in the unperturbed arm",
-        plural(differing->failed_here_only, "trial") +
-            (differing->failed_here_only == 1 ? " was wrong" : " were wrong"),
-        arm_name(*differing), count(differing->failed_there_only)));
+  if (const core::ArmEvidence* arm = most_unlike_its_pair(facts)) {
+    const std::uint64_t here = arm->failed_here_only, there = arm->failed_there_only;
+    std::string only =
+        here > 0
+            ? fmt::format("{} wrong in '{}' alone",
+                          plural(here, "trial") + (here == 1 ? " was" : " were"), arm_name(*arm))
+            : "";
+    if (there > 0) {
+      only += fmt::format("{}{} wrong in the unperturbed arm alone", here > 0 ? ", and " : "",
+                          here > 0 ? count(there)
+                                   : plural(there, "trial") + (there == 1 ? " was" : " were"));
+    }
+    sentences.push_back("on equal inputs and poison, " + only);
   }
 
   for (const core::ExperimentEvidence& row : facts.evidence.experiments) {

@@ -126,7 +126,8 @@ class Campaign {
   std::string lost_to_;  ///< what took the device: "hang of arm 'none'"; empty: nothing
 };
 
-/// Compare an arm with the unperturbed one, trial by trial with the same number.
+/// Compare the values of an arm with those of the unperturbed one, trial by trial with the same
+/// number.
 void pair_with_baseline(core::ArmEvidence& arm, const core::ArmEvidence& baseline) {
   // Beyond the last listed failure nothing is known when the list was cut short.
   auto horizon = [](const core::TrialResult& r) {
@@ -137,7 +138,8 @@ void pair_with_baseline(core::ArmEvidence& arm, const core::ArmEvidence& baselin
   auto failed_in = [&](const core::TrialResult& r) {
     std::set<std::uint64_t> trials;
     for (const core::FailedTrial& f : r.failures) {
-      if (f.trial < pairs) trials.insert(f.trial);
+      const bool wrong = f.status == core::ExecutionStatus::completed && f.bad_elements > 0;
+      if (wrong && f.trial < pairs) trials.insert(f.trial);
     }
     return trials;
   };

@@ -65,10 +65,10 @@ struct DeviceArms {
     }
     const std::uint32_t delayed = perturbation.delay_sites;
     if (delayed != 0 && !((delayed & kSynchronisationSites) != 0 ? sites : shared_sites)) {
-      campaign.left_out.push_back(
-          fmt::format("{}: the PTX of its kernels has no {}", perturbation.name,
-                      (delayed & kSynchronisationSites) != 0 ? "synchronisation site"
-                                                             : "access to shared memory"));
+      campaign.left_out.push_back(fmt::format(
+          "{}: the PTX of its kernels has no {}", perturbation.name,
+          (delayed & kSynchronisationSites) != 0 ? "synchronisation site"
+                                                 : "access to shared memory that can be delayed"));
       return;
     }
     if (!batching && (perturbation.batch > 1 || perturbation.ctas_per_sm > 0)) {

@@ -370,8 +370,7 @@ class Experiments {
     run_other(other, next, baseline, row,
               static_cast<std::uint64_t>(std::min(most, rate_trials * blocks)));
     if (!row.left_out.empty() || row.after_wrong > 0 || row.before_wrong == 0) return;
-    other_delays(other, next, row);
-    if (!row.left_out.empty() || row.after_wrong > 0) return;
+    if (next.perturbation.delay_sites != 0) return other_delays(other, next, row);
     const double enough = needed(row.before_wrong, row.before_trials);
     if (static_cast<double>(row.after_trials) > enough) return;
     row.left_out = fmt::format(
@@ -380,24 +379,26 @@ class Experiments {
     row.after_trials = 0;
   }
 
-  /// Which warps are late differs between blocks: those of the one that is left may be the wrong
-  /// ones. That no delays make it fail is said of several draws.
+  /// Which warps sleep differs between blocks and draws, and trials of one draw have it in common:
+  /// that none of several draws makes the one block fail is said, and is no cure. Where one does,
+  /// its trials alone count.
   void other_delays(const Other& other, const diagnosis::Experiment& next,
                     core::ExperimentEvidence& row) {
-    constexpr std::uint64_t kDraws = 8;
+    constexpr int kDraws = 8;
     core::Perturbation delayed = next.perturbation;
-    if (delayed.delay_sites == 0) return;
     const core::TrialPlan plan = core::with_kept_reference(other.plan);
-    core::TrialResult sum;
-    for (std::uint64_t draw = 1; draw < kDraws && sum.wrong_values == 0 && !stopped(options_);
-         ++draw) {
+    row.after_trials = 0;
+    int draws = 1;
+    for (; draws < kDraws && !stopped(options_); ++draws) {
       ++delayed.delay_seed;
-      add_counts(sum, run_trials(plan, delayed, next.trials, first_fresh_));
-      if (sum.abnormal > 0 || !sum.overlap_proven) break;
+      const core::TrialResult result = run_trials(plan, delayed, next.trials, first_fresh_);
+      if (result.wrong_values == 0 && result.abnormal == 0 && result.trials > 0) continue;
+      add(result, delayed, row);
+      return;
     }
-    const std::uint64_t trials = row.after_trials;
-    add(sum, delayed, row);
-    if (row.left_out.empty()) row.after_trials += trials;
+    row.left_out = fmt::format("none of {} draws of delays made the one block fail; which of its "
+                               "warps sleep decides as well, so that is no cure",
+                               draws);
   }
 
   /// Delays at all sites, in a few ways, until one fails; that one again on fresh trials, which

@@ -64,7 +64,11 @@ const Rule* rule_of(std::string_view opcode) {
   for (const Rule& rule : kRules) {
     if (opcode.starts_with(rule.prefix)) return &rule;
   }
-  return nullptr;
+  // "ld.volatile.shared", "st.relaxed.cta.shared", "wmma.load.a.sync.aligned.row.m16n16k16.shared"
+  static constexpr Rule kShared{"", DelaySite::shared, false};
+  const bool accesses = opcode.starts_with("ld.") || opcode.starts_with("st.") ||
+                        opcode.starts_with("wmma.load") || opcode.starts_with("wmma.store");
+  return accesses && opcode.find(".shared") != opcode.npos ? &kShared : nullptr;
 }
 
 /// Walks over a PTX text statement by statement.
@@ -448,15 +452,18 @@ class LaunchedText {
   std::vector<Walker::Kernel> left_out_;
 };
 
-/// Sleeps in those warps of a block whose bit is set; neighbouring blocks begin at other bits.
+/// Sleeps in those warps of a block whose bit is set; other blocks begin at other bits.
 std::string delay_text(const core::Perturbation& p, std::uint64_t number) {
   const std::uint64_t drawn = core::mix64(p.delay_seed ^ core::mix64(number));
   constexpr int kLeast = 5;
   const int most = std::max(kLeast, static_cast<int>(std::bit_width(p.delay_ns)) - 1);
   const auto choices = static_cast<std::uint64_t>(most - kLeast + 1);
   const std::uint64_t ns = std::uint64_t{1} << (kLeast + static_cast<int>(drawn % choices));
-  // Some sleep, and some do not.
-  const std::uint32_t warps = (static_cast<std::uint32_t>(drawn >> 32) | 0x01010101u) & 0x7f7f7f7fu;
+  // Of each eight one sleeps and one does not, at another place at each site: whichever warp it is
+  // that must be late, or early, in a block or a grid of one.
+  const std::uint32_t warps =
+      std::rotl((static_cast<std::uint32_t>(drawn >> 32) | 0x01010101u) & 0x7f7f7f7fu,
+                static_cast<int>(drawn >> 24 & 31));
   return fmt::format(
       "\n{{\n.reg .b32 %delay_w, %delay_x, %delay_n;\n.reg .pred %delay_p;\n"
       "mov.u32 %delay_w, %tid.z;\nmov.u32 %delay_n, %ntid.y;\nmov.u32 %delay_x, %tid.y;\n"
@@ -464,7 +471,9 @@ std::string delay_text(const core::Perturbation& p, std::uint64_t number) {
       "mov.u32 %delay_n, %ntid.x;\nmov.u32 %delay_x, %tid.x;\n"
       "mad.lo.u32 %delay_w, %delay_w, %delay_n, %delay_x;\n"
       "shr.u32 %delay_w, %delay_w, 5;\nmov.u32 %delay_x, %ctaid.x;\n"
-      "mad.lo.u32 %delay_w, %delay_x, 5, %delay_w;\nand.b32 %delay_w, %delay_w, 31;\n"
+      "mad.lo.u32 %delay_w, %delay_x, 5, %delay_w;\nmov.u32 %delay_x, %ctaid.y;\n"
+      "mad.lo.u32 %delay_w, %delay_x, 3, %delay_w;\nmov.u32 %delay_x, %ctaid.z;\n"
+      "mad.lo.u32 %delay_w, %delay_x, 7, %delay_w;\nand.b32 %delay_w, %delay_w, 31;\n"
       "mov.u32 %delay_x, {};\nshr.u32 %delay_w, %delay_x, %delay_w;\n"
       "and.b32 %delay_w, %delay_w, 1;\nsetp.ne.u32 %delay_p, %delay_w, 0;\n"
       "@%delay_p nanosleep.u32 {};\n}}\n",

@@ -111,6 +111,16 @@ TEST_F(CommandLine, NumbersAreDecimalAndWhole) {
   refuse({"verify", "gemv", "--budget", "-1s"}, "is not a duration");
 }
 
+TEST_F(CommandLine, WithoutFollowUpsIsPartOfWhatARunIs) {
+  std::vector<std::string> words{"faultline", "stress", "gemv", "--no-follow-ups"};
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  const app::Parsed parsed = app::parse_command_line(static_cast<int>(argv.size()), argv.data());
+  EXPECT_TRUE(parsed.options.no_follow_ups);
+  EXPECT_THAT(app::deciding_lines(parsed.options), testing::Contains("--no-follow-ups true"));
+  EXPECT_TRUE(app::is_deciding("--no-follow-ups"));
+}
+
 TEST_F(CommandLine, AUsageErrorSetsAnOldRecordAside) {
   const std::string old = "the record of an earlier run: pass";
   const auto set_aside = [&](std::vector<std::string> words, const std::string& message) {

@@ -685,11 +685,45 @@ TEST(MissedWrite, InAFewTrialsOnlyIsNoMissingStore) {
   EXPECT_EQ(find(diagnose(e), FindingClass::missed_write), nullptr) << "nothing says why so seldom";
   e.arms[0].failed_here_only = 1;
   EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::race_shared));
-  EXPECT_THAT(all_text(diagnose(e)), HasSubstr("on equal inputs and poison, 1 trial was wrong only "
-                                               "in 'memory_stress_fresh'"));
+  EXPECT_THAT(all_text(diagnose(e)), HasSubstr("on equal inputs and poison, 1 trial was wrong in "
+                                               "'memory_stress_fresh' alone"));
   // Another grid is another program: that only it fails says nothing of timing.
   e.arms[0].perturbation.batch = 256;
   EXPECT_EQ(find(diagnose(e), FindingClass::race_shared), nullptr);
+}
+
+TEST(MissedWrite, TheSameTrialsOnEqualInputsAreLeftOutByTheData) {
+  core::Evidence e = clean_evidence("stress", false);
+  core::TrialResult failing = clean_result(500, 0);
+  add_wrong(failing, 100, 1, 64, 2, 5);
+  failing.outputs[0].poison = failing.outputs[0].bad_elements;
+  e.arms = {arm("memory_stress_fresh", failing, 0.17, 0.24),
+            arm("fresh_inputs", failing, 0.17, 0.24)};
+  for (core::ArmEvidence& a : e.arms) a.perturbation.fresh_inputs = true;
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::missed_write));
+  EXPECT_THAT(all_text(diagnose(e)), HasSubstr("the data decide"));
+  e.arms.pop_back();
+  EXPECT_EQ(find(diagnose(e), FindingClass::missed_write), nullptr) << "nobody knows what decides";
+}
+
+TEST(Uninitialised, StandsWhereThePoisonDecidesWhateverElseFlickers) {
+  core::Evidence e = uninitialised();
+  e.backend_is_model = false;
+  e.backend = "cuda";
+  // Another program fails more often, and one trial of another arm came out otherwise.
+  core::ArmEvidence batched = arm("batched", e.arms[0].result, 0.28, 0.39);
+  batched.perturbation.fresh_inputs = true;
+  batched.perturbation.batch = 256;
+  batched.failed_here_only = 100;
+  batched.log_e = 60.0;
+  core::ArmEvidence flicker = arm("memory_stress_fresh", clean_result(300, 0), 0.0, 0.01);
+  add_wrong(flicker.result, 1, 1, 64, 7, 1);
+  flicker.perturbation.fresh_inputs = true;
+  flicker.failed_here_only = 1;
+  e.arms.push_back(batched);
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::uninitialised));
+  e.arms.push_back(flicker);
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::uninitialised));
 }
 
 TEST(Uninitialised, PoisonThatIsReadInSomeRunsOnlyIsARace) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "faultline/stress/campaign_plan.hpp"
+#include "faultline/stress/ptx_delay.hpp"
 #include "toy.hpp"
 
 namespace faultline::test {
@@ -128,6 +129,26 @@ core::TrialPlan with_kernel(core::TrialPlan trial, const std::string& body, std:
     return program;
   };
   return trial;
+}
+
+TEST(DevicePlan, DelaysWhatTheTextHas) {
+  const kernels::Subject subject = toy_subject();
+  const core::TrialPlan trial = toy_trial(subject).plan;
+  const stress::CampaignPlan shared =
+      default_plan(device(), with_kernel(trial, "ld.shared.u32 %r1, [%r2];\n", 1), {});
+  EXPECT_EQ(find_arm(shared, "ptx_delay"), nullptr);
+  ASSERT_NE(find_arm(shared, "ptx_delay_shared"), nullptr);
+  EXPECT_EQ(find_arm(shared, "ptx_delay_shared")->perturbation.delay_sites,
+            bit(stress::DelaySite::shared));
+  EXPECT_NE(find_arm(shared, "ptx_delay_shared_2"), nullptr);
+  const stress::CampaignPlan barrier =
+      default_plan(device(), with_kernel(trial, "bar.sync 0;\n", 1), {});
+  EXPECT_NE(find_arm(barrier, "ptx_delay"), nullptr);
+  EXPECT_EQ(find_arm(barrier, "ptx_delay_shared"), nullptr);
+  EXPECT_THAT(
+      stress::to_text(barrier),
+      HasSubstr("left out: ptx_delay_shared: the PTX of its kernels has no access to shared "
+                "memory that can be delayed"));
 }
 
 TEST(DevicePlan, LeavesBlocksThatWaitForOthersAllMultiprocessors) {

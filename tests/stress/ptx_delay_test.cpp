@@ -167,6 +167,22 @@ TEST(PtxDelays, LeaveOutKernelsThatAreNotLaunched) {
   EXPECT_EQ(stress::find_sites(first, stress::kSynchronisationSites).size(), 6u);
 }
 
+TEST(PtxSites, AccessesToSharedMemoryAreThoseOfEveryForm) {
+  const std::string text =
+      ".visible .entry k() {\n"
+      "ld.volatile.shared.f32 %f1, [%r1];\nst.volatile.shared.f32 [%r1], %f1;\n"
+      "ld.relaxed.cta.shared.u32 %r2, [%r1];\nst.shared::cta.u32 [%r1], %r2;\n"
+      "wmma.load.a.sync.aligned.row.m16n16k16.shared.f16 {%r3}, [%r1];\n"
+      "ld.volatile.global.f32 %f2, [%rd1];\nst.global.f32 [%rd1], %f2;\n"
+      "ret;\n}\n";
+  const auto sites = stress::find_sites(text, bit(DelaySite::shared));
+  EXPECT_THAT(instructions(sites),
+              ElementsAre("ld.volatile.shared.f32", "st.volatile.shared.f32",
+                          "ld.relaxed.cta.shared.u32", "st.shared::cta.u32",
+                          "wmma.load.a.sync.aligned.row.m16n16k16.shared.f16"));
+  EXPECT_TRUE(stress::find_sites(text, stress::kSynchronisationSites).empty());
+}
+
 TEST(PtxSites, ArrivingIsDelayedBeforeItAndWaitingBehindIt) {
   const auto behind = [](const std::string& instruction) {
     const std::string text = ".visible .entry k() {\n" + instruction + ";\nret;\n}\n";

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // missed_write: the kernel never writes some elements. They still hold the poison, whatever the
 // poison is, and they are the same ones in every trial; a set that varies is a race, not a missing
-// store.
+// store, and so is one that is missed in some runs only, unless the inputs decide in which.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "../words.hpp"
@@ -11,12 +13,31 @@ namespace faultline::diagnosis {
 
 namespace {
 
-/// Trials of one arm or cell of which some are wrong and most are not.
+/// Of one kernel, problem and config some trials are wrong and some are not.
 const core::TrialResult* partly_wrong(const Facts& facts) {
   for (const core::TrialResult* result : facts.results) {
-    if (result->wrong_values > 0 && result->wrong_values * 2 < result->trials) return result;
+    if (result->wrong_values > 0 && result->wrong_values < result->trials) return result;
   }
   return nullptr;
+}
+
+/// Which trials are wrong follows their inputs: those of a failure fail every time, or the same
+/// trials fail in arms that have nothing but the inputs in common.
+bool data_decide(const Facts& facts) {
+  const auto always = [](const core::ArmEvidence* arm) {
+    return arm->result.trials > 0 && arm->result.wrong_values == arm->result.trials;
+  };
+  if (facts.evidence.mode == "verify") {
+    return !facts.arms.empty() && std::all_of(facts.arms.begin(), facts.arms.end(), always);
+  }
+  bool baseline = false, like_it = false;
+  for (const core::ArmEvidence* arm : facts.arms) {
+    if (!arm->perturbation.fresh_inputs || arm->result.wrong_values == 0) continue;
+    const bool unperturbed = arm->perturbation.name == "fresh_inputs";
+    baseline |= unperturbed;
+    like_it |= !unperturbed && arm->failed_here_only + arm->failed_there_only == 0;
+  }
+  return baseline && like_it;
 }
 
 }  // namespace
@@ -31,9 +52,9 @@ std::optional<core::Finding> find_missed_write(const Facts& facts) {
   finding.finding = core::FindingClass::missed_write;
   finding.severity = core::Severity::error;
   finding.confidence = fixed ? 0.97 : 0.6;
-  const core::TrialResult* partly = partly_wrong(facts);
   // A store that is missing is missing in every trial, unless the data decide.
-  if (partly) finding.confidence = 0.45;
+  const core::TrialResult* partly = partly_wrong(facts);
+  if (partly && !data_decide(facts)) finding.confidence = 0.45;
   const core::OutputTotals& worst = *wrong.front();
   const bool everything = worst.bad_elements == worst.compared_elements;
   finding.headline =
@@ -50,7 +71,8 @@ std::optional<core::Finding> find_missed_write(const Facts& facts) {
   }
   if (partly) {
     finding.evidence.push_back(
-        fmt::format("{} of one kernel, problem and config are wrong",
+        fmt::format("{} are wrong, the same ones whenever their inputs come "
+                    "again: the data decide",
                     share(partly->wrong_values, partly->trials) + " trials"));
   }
   finding.evidence.push_back(fixed

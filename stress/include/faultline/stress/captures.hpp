@@ -27,7 +27,7 @@ struct CaptureExamination {
 
 /// Inputs are regenerated and the reference and the hypotheses recomputed once per input set, for
 /// the first 8 input sets; captures beyond these are left alone. Deterministic. `templates`: also
-/// the bank of error templates, which takes most of the time, and on which no finding depends.
+/// the bank of error templates, which takes most of the time; no class of a finding depends on it.
 CaptureExamination examine_captures(const core::TrialPlan& plan, core::DataMode data,
                                     const std::vector<const core::TrialResult*>& results,
                                     bool templates = true);

@@ -23,7 +23,7 @@ enum class DelaySite : std::uint8_t {
   wait,      ///< behind cp.async.wait, cp.async.bulk.wait_group, wgmma.wait_group
   copy,      ///< in front of cp.async, bulk copies, wgmma
   atomic,    ///< in front of atom, red, fence, membar
-  shared,    ///< in front of accesses to shared memory, ldmatrix and stmatrix
+  shared,    ///< in front of loads and stores of shared memory, ldmatrix and stmatrix
 };
 constexpr std::uint32_t bit(DelaySite site) { return 1u << static_cast<unsigned>(site); }
 /// All but plain accesses to shared memory, of which a kernel may have hundreds.
