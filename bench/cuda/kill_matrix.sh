@@ -5,10 +5,10 @@
 #
 # `faultline mutants` on a GPU, row by row, one process a device at a time (others there would hide
 # what a stress kernel does): OUT/rows.jsonl.gz, the records of all rows, OUT/log.txt, and
-# OUT/kill_matrix.md, made of them by bench/results/kill_matrix.py. compute-sanitizer's column is run
-# afterwards with six processes a device: what it says of the accesses does not depend on who else
-# is there. About 13 minutes on one H200, 9 on two. DeltaNet has 100 trials an arm, its reference
-# being the host's; the others as many as `mutants` takes.
+# OUT/kill_matrix.md, made of them by bench/results/kill_matrix.py. compute-sanitizer's column is
+# run afterwards with six processes a device: what it says of the accesses does not depend on who
+# else is there. About 13 minutes on one H200, 9 on two. DeltaNet has 100 trials an arm, its
+# reference being the host's; the others as many as `mutants` takes.
 set -u
 faultline=$(realpath "$1") out=$2 devices=${3:-1}
 here=$(cd "$(dirname "$0")" && pwd)
@@ -18,8 +18,9 @@ export faultline devices
 
 "$faultline" list | awk '
     /^[a-z]/ { subject = $1 }
-    / (clean|mutants): / { for (i = 2; i <= NF; ++i) { gsub(/,/, "", $i); print subject "@" $i } }' |
-    grep -v '(' >names.txt
+    / (clean|mutants): / {
+        for (i = 2; i <= NF; ++i) { gsub(/,/, "", $i); print subject "@" $i }
+    }' | grep -v '(' >names.txt
 
 row() {  # row KIND NAME OPTION...
     local kind=$1 name=$2 started=$SECONDS
@@ -27,17 +28,19 @@ row() {  # row KIND NAME OPTION...
     export CUDA_VISIBLE_DEVICES=$((SLOT % devices))
     "$faultline" mutants "$name" --backend cuda "$@" --json "$kind-$name.json" --quiet \
         >"$kind-$name.txt" 2>&1
-    echo "$kind $name: exit $?, $((SECONDS - started)) s: faultline mutants $name --backend cuda $*" \
-        >>log.txt
+    local code=$?
+    echo "$kind $name: exit $code, $((SECONDS - started)) s: faultline mutants $name $*" >>log.txt
 }
 export -f row
 
-sed -E 's/^(gated_)?deltanet_(fwd|bwd)@.*/& --trials 100/; s/^ring_copy@.*/& --timeout 3/' names.txt |
+sed -E 's/^(gated_)?deltanet_(fwd|bwd)@.*/& --trials 100/; s/^ring_copy@.*/& --timeout 3/' \
+    names.txt |
     xargs -P "$devices" --process-slot-var=SLOT -L 1 bash -c 'row values "$@" --no-sanitizer' _
 xargs -a names.txt -P $((6 * devices)) --process-slot-var=SLOT -L 1 \
     bash -c 'row sanitizer "$@" --trials 5' _
 
 for record in values-*.json sanitizer-*.json; do
+    [ -e "$record" ] || continue
     python3 -c 'import json, sys; print(json.dumps(json.load(open(sys.argv[1]))))' "$record"
 done | gzip -9 >rows.jsonl.gz
 rm -f values-*.json sanitizer-*.json values-*.txt sanitizer-*.txt names.txt

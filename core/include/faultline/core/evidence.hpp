@@ -25,8 +25,8 @@ struct ArmEvidence {
   double upper95 = 1.0;  ///< one-sided upper bound on the rate when nothing failed: 1 - 0.05^(1/n)
   std::string token{};   ///< of the first failing trial; empty when none failed
   /// Paired by trial number with the unperturbed arm of equal inputs ("none", or "fresh_inputs" for
-  /// arms with new inputs every trial): trials with wrong values here only, and there only; log of the
-  /// e-value of "the rates differ" (docs/statistics.md). All 0 without such an arm.
+  /// arms with new inputs every trial): trials with wrong values here only, and there only; log of
+  /// the e-value of "the rates differ" (docs/statistics.md). All 0 without such an arm.
   std::uint64_t failed_here_only = 0, failed_there_only = 0;
   double log_e = 0.0;
 };
