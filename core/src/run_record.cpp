@@ -751,6 +751,37 @@ bool is_of_version_2(std::string_view key) {
   return std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys);
 }
 
+/// What a record must hold to be used: reports draw a square for each tile.
+template <class T>
+void check(const T& /*value*/, const Place& /*place*/) {}
+
+void check(const TileGeometry& geometry, const Place& place) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40, kMostTiles = std::int64_t{1} << 31;
+  const std::pair<const char*, std::int64_t> extents[] = {{"rows", geometry.rows},
+                                                          {"cols", geometry.cols},
+                                                          {"tile_rows", geometry.tile_rows},
+                                                          {"tile_cols", geometry.tile_cols}};
+  for (const auto& [key, value] : extents) {
+    if (value >= 1 && value <= kMost) continue;
+    const Place here{&place, key};
+    refuse(here, fmt::format("there is {}; an extent is 1 to 2^40", value));
+  }
+  if (geometry.tiles_down() > kMostTiles / geometry.tiles_across()) {
+    refuse(place, fmt::format("{} x {} in tiles of {} x {} are more than 2^31 tiles", geometry.rows,
+                              geometry.cols, geometry.tile_rows, geometry.tile_cols));
+  }
+  if (geometry.tiles_per_group < 0 || geometry.pipeline_depth < 0) {
+    refuse(place, "there is a negative tiles_per_group or pipeline_depth");
+  }
+}
+
+void check(const OutputTotals& totals, const Place& place) {
+  const auto tiles = static_cast<std::size_t>(totals.geometry.tile_count());
+  if (totals.tiles.empty() || totals.tiles.size() == tiles) return;
+  const Place here{&place, "tiles"};
+  refuse(here, fmt::format("there are {} tiles; the geometry has {}", totals.tiles.size(), tiles));
+}
+
 class Reader {
  public:
   Reader(const Json& object, const Place& place) : object_(object), place_(place) {
@@ -812,6 +843,7 @@ class Reader {
     Reader reader(json, place);
     describe(reader, value);
     reader.finish();
+    check(value, place);
   }
   static void of(const Json& json, bool& value, const Place& place) {
     if (!json.is_boolean()) {

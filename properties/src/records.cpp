@@ -57,6 +57,7 @@ class RecordDraw {
   bool flag() { return source_.once_in(2); }
   int small() { return static_cast<int>(source_.below(4096)); }
   std::int64_t index() { return static_cast<std::int64_t>(source_.below(1 << 20)) - 1; }
+  std::int64_t extent() { return 1 + static_cast<std::int64_t>(source_.below(3)); }
   double real() {
     static const rc::Gen<ElementBits> kDoubles = elements({core::Dtype::f64}).generator;
     return source_.draw(kDoubles).value();
@@ -102,7 +103,7 @@ class RecordDraw {
     core::OutputTotals o;
     o.name = text();
     o.dtype = static_cast<core::Dtype>(source_.below(4));
-    o.geometry = {index(), index(), index(), index(), index(), small(), text()};
+    o.geometry = {extent(), extent(), extent(), extent(), extent(), small(), text()};
     o.compared_elements = number();
     o.bad_trials = number();
     o.bad_elements = number();
@@ -117,10 +118,11 @@ class RecordDraw {
     o.ratio_bins = some(2, [&] { return number(); });
     o.ulp_bins = some(2, [&] { return number(); });
     o.bins_every = static_cast<std::uint32_t>(number());
-    o.tiles = some(2, [&] {
-      return core::TileTotals{number(), number(), number(), number(),
-                              number(), real(),   real(),   index()};
-    });
+    // A record has all tiles of an output, or none.
+    if (flag()) o.tiles.resize(static_cast<std::size_t>(o.geometry.tile_count()));
+    for (core::TileTotals& tile : o.tiles) {
+      tile = {number(), number(), number(), number(), number(), real(), real(), index()};
+    }
     return o;
   }
   core::Capture capture() {

@@ -228,6 +228,12 @@ void add_simulator_arms(CampaignPlan& campaign, std::uint64_t total,
   }
   check_names(names, arms, {}, true);
   std::erase_if(arms, [&](const PlannedArm& arm) { return !wanted(names, arm.perturbation.name); });
+  if (!names.empty() && total < arms.size()) {
+    throw core::UsageError(
+        fmt::format("--plan names {} arms and --trials {}, of which each takes at "
+                    "least one: give more trials or fewer arms",
+                    arms.size(), total));
+  }
   for (std::size_t i = 0; i < arms.size(); ++i) {
     arms[i].trials = total / arms.size() + (i < total % arms.size() ? 1 : 0);
     if (arms[i].trials > 0) {

@@ -89,7 +89,7 @@ TrialResult result() {
   output.ratio_bins = {8000000, 0, 192000};
   output.ulp_bins = {1, 8191999};
   output.bins_every = 32;
-  output.tiles = {{1, 2, 3, 4, 8, 5.5, 6.25, 7}, {}, {0, 0, 0, 0, 0, kInf, kInf, -1}};
+  output.tiles = {{1, 2, 3, 4, 8, 5.5, 6.25, 7}, {}, {0, 0, 0, 0, 0, kInf, kInf, -1}, {}};
   r.outputs = {output, {}};
   r.races = {race()};
   r.accesses = {access()};
@@ -453,6 +453,22 @@ TEST(Record, WrongJsonNamesThePlace) {
   EXPECT_THAT(changed("/evidence/arms/0/result/captures/0/outputs/0/shape", {-1}),
               HasSubstr("negative extent"));
   EXPECT_THAT(changed("/provenance/elapsed_ns/arms", json::array()), HasSubstr("as many times"));
+  // Reports draw a square for each tile.
+  const std::string output = "/evidence/arms/0/result/outputs/0";
+  for (const char* extent : {"rows", "cols", "tile_rows", "tile_cols"}) {
+    for (const std::int64_t value : {std::int64_t{0}, std::int64_t{-1}, std::int64_t{1} << 62}) {
+      EXPECT_THAT(changed((output + "/geometry/" + extent).c_str(), value),
+                  HasSubstr(output + "/geometry/" + extent));
+    }
+  }
+  json many = json::parse(good)[json::json_pointer(output + "/tiles")];
+  ASSERT_FALSE(many.empty());
+  many.push_back(many[0]);
+  EXPECT_THAT(changed((output + "/tiles").c_str(), many), HasSubstr("the geometry has"));
+  json huge = json::parse(good)[json::json_pointer(output + "/geometry")];
+  huge["rows"] = huge["cols"] = std::int64_t{1} << 40;
+  huge["tile_rows"] = huge["tile_cols"] = 1;
+  EXPECT_THAT(changed((output + "/geometry").c_str(), huge), HasSubstr("more than 2^31 tiles"));
 }
 
 TEST(Record, OfAnEarlierVersionMayLackKeys) {

@@ -208,6 +208,18 @@ TEST(SimulatorPlan, SaysThatAnArmIsForADevice) {
   }
 }
 
+TEST(SimulatorPlan, RunsEveryArmThatItIsToldTo) {
+  const kernels::Subject subject = toy_subject();
+  core::BackendInfo model;
+  model.is_model = true;
+  stress::PlanOptions options;
+  options.arms = {"random_random", "pct_lazy", "skew_eager"};
+  options.trials = 3;
+  EXPECT_EQ(default_plan(model, toy_trial(subject).plan, options).arms.size(), 3u);
+  options.trials = 2;
+  EXPECT_THROW(default_plan(model, toy_trial(subject).plan, options), core::UsageError);
+}
+
 TEST(SimulatorPlan, SpreadsTheTotalOverPoliciesAndLateness) {
   const kernels::Subject subject = toy_subject();
   const core::TrialPlan trial = toy_trial(subject).plan;
