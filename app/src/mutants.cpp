@@ -184,7 +184,7 @@ int mutants_command(const Context& context) {
   evidence.backend_is_model = backend->info().is_model;
   evidence.mode = "mutants";
   evidence.interrupted = mutants.run.stop && mutants.run.stop->load();
-  record.verdict = stress::judge_matrix(record.mutants, evidence.interrupted);
+  record.verdict = stress::judge_matrix(record.mutants, evidence.interrupted, run.cut_by());
   return run.finish_with_verdict();
 }
 

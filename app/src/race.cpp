@@ -15,6 +15,7 @@
 #include "faultline/core/errors.hpp"
 #include "faultline/diagnosis/totals.hpp"
 #include "faultline/simulator/module.hpp"
+#include "faultline/stress/statistics.hpp"
 #include "input_file.hpp"
 #include "memory.hpp"
 #include "record.hpp"
@@ -160,7 +161,9 @@ int race_file(const Context& context, const std::string& path) {
   program.add(launch);
   run.use_modules(program);
   run.identify_results();
-  backend = run.keep_results(std::move(backend), &context.stop);
+  Work work(context);
+  const std::atomic<bool>& stop = *work.run_options().stop;
+  backend = run.keep_results(std::move(backend), &stop);
 
   core::RunRecord& record = run.record();
   record.subject = std::filesystem::path(path).filename().string();
@@ -180,7 +183,7 @@ int race_file(const Context& context, const std::string& path) {
   evidence.backend_is_model = backend->info().is_model;
   evidence.mode = "race";
   const auto checkpoint = run.checkpoint();
-  for (std::uint64_t i = 0; i < schedules && !context.stop; ++i) {
+  for (std::uint64_t i = 0; i < schedules && !stop; ++i) {
     core::ArmEvidence arm;
     arm.perturbation = stress::race_schedule(i);
     // Each schedule by itself: not on what the one before left.
@@ -200,6 +203,8 @@ int race_file(const Context& context, const std::string& path) {
                           report.status == core::ExecutionStatus::fault ||
                           report.status == core::ExecutionStatus::timeout;
     arm.result.failed = arm.result.raced || arm.result.abnormal;
+    arm.wilson95 = stress::wilson_interval(arm.result.failed, arm.result.trials);
+    arm.upper95 = stress::zero_failure_upper_bound(arm.result.trials);
     for (const auto& race : report.races) diagnosis::merge_race(evidence.races, race);
     evidence.arms.push_back(std::move(arm));
     if (checkpoint) {
@@ -214,7 +219,8 @@ int race_file(const Context& context, const std::string& path) {
     }
   }
   diagnosis::sort_races(evidence.races);
-  evidence.interrupted = context.stop;
+  evidence.interrupted = stop;
+  work.finish();
   for (const auto& buffer : buffers) backend->release(buffer);
   return run.finish(std::move(evidence));
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -233,8 +234,8 @@ void Run::finish_in_store(bool say_so) {
                                          cases.size(), cases.size() == 1 ? "" : "s"));
 }
 
-core::Verdict Run::judge(const core::Evidence& evidence) const {
-  core::Verdict verdict = diagnosis::diagnose(evidence);
+core::Verdict Run::judge(const core::Evidence& evidence, std::string_view cut_by) const {
+  core::Verdict verdict = diagnosis::diagnose(evidence, cut_by);
   if (race_ == core::RaceMode::off && evidence.backend_is_model) {
     verdict.summary += "; races were not looked for (--no-race)";
   }
@@ -302,12 +303,43 @@ void Run::add_excerpts() {
 }
 
 void Run::add_replay_lines() {
-  const auto add = [&](const std::string& token) {
-    if (token.empty() || record_.replay_lines.size() >= kMaxReplayLines) return;
-    record_.replay_lines.push_back("faultline replay " + token);
+  struct Line {
+    const std::string* token;
+    double worst;  ///< error over bound of wrong values; 0: what is wrong is something else
   };
-  for (const auto& arm : record_.evidence.arms) add(arm.token);
-  for (const auto& config : record_.evidence.configs) add(config.token);
+  std::vector<Line> lines;
+  const auto add = [&](const std::string& token, const core::TrialResult& result) {
+    if (token.empty()) return;
+    double worst = 0.0;
+    for (const core::OutputTotals& output : result.outputs) {
+      if (output.bad_elements > 0 && !(output.worst_ratio <= worst)) worst = output.worst_ratio;
+    }
+    lines.push_back({&token, std::isnan(worst) ? HUGE_VAL : worst});
+  };
+  for (const auto& arm : record_.evidence.arms) add(arm.token, arm.result);
+  // Those of arms go first: what diagnosis asked for belongs to the failure.
+  const size_t arms = lines.size();
+  for (const auto& config : record_.evidence.configs) add(config.token, config.result);
+  const auto worst_first = [](const Line& a, const Line& b) { return a.worst > b.worst; };
+  const auto middle = lines.begin() + static_cast<std::ptrdiff_t>(arms);
+  std::stable_sort(lines.begin(), middle, worst_first);
+  std::stable_sort(middle, lines.end(), worst_first);
+  for (size_t i = 0; i < std::min(lines.size(), kMaxReplayLines); ++i) {
+    record_.replay_lines.push_back("faultline replay " + *lines[i].token);
+  }
+}
+
+// A class that rests on a sweep cannot be read from one of its trials.
+void Run::say_what_one_trial_hides() {
+  if (record_.command != "replay") return;
+  for (core::Finding& finding : record_.verdict.findings) {
+    if (finding.finding != core::FindingClass::unknown) continue;
+    finding.evidence.push_back(fmt::format(
+        "one trial: the classes that a sweep over problems and configs shows (tail, config) are "
+        "not read from it; `faultline verify {}@{}` names them",
+        record_.subject, record_.variant));
+    return;
+  }
 }
 
 std::function<void(const core::Evidence&)> Run::checkpoint() {
@@ -341,11 +373,12 @@ std::function<void(const core::Evidence&)> Run::checkpoint() {
 
 int Run::finish(core::Evidence evidence) {
   record_.evidence = std::move(evidence);
-  record_.verdict = judge(record_.evidence);
+  record_.verdict = judge(record_.evidence, cut_by());
   stress::add_replayed(replayed_, record_.evidence, record_.verdict);
   if (record_.verdict.outcome == core::Outcome::pass && !must_get_.empty()) {
     record_.verdict.summary += "; " + must_get_;
   }
+  say_what_one_trial_hides();
   add_excerpts();
   add_replay_lines();
   return finish_with_verdict();
@@ -387,8 +420,19 @@ void show_record(const core::RunRecord& record, const Options& options) {
   if (first_error) std::rethrow_exception(first_error);
 }
 
+std::string Run::cut_by() const {
+  const double budget_s = context_.options.budget_s;
+  return budget_s > 0.0 && !context_.stop ? fmt::format("the budget of {:.4g} s ran out", budget_s)
+                                          : std::string("interrupted");
+}
+
 int Run::finish_with_verdict() {
   const Options& options = context_.options;
+  if (record_.evidence.interrupted) {
+    // A failure's headline is that of its finding: the plan says what was left undone.
+    std::string& plan = record_.analysis_plan;
+    plan.insert(std::min(plan.find('\n'), plan.size()), "; cut short: " + cut_by());
+  }
   record_.provenance.duration_s =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "commands.hpp"
@@ -77,11 +78,17 @@ class Run {
   /// The same for a record whose verdict is already set (bench).
   int finish_with_verdict();
 
+  /// What ended a run before its plan was done: "interrupted" (Ctrl-C), or "the budget of 2 s ran
+  /// out".
+  std::string cut_by() const;
+
  private:
   /// The diagnosis; its summary says when races were not looked for.
-  core::Verdict judge(const core::Evidence& evidence) const;
+  core::Verdict judge(const core::Evidence& evidence,
+                      std::string_view cut_by = "interrupted") const;
   void add_excerpts();
   void add_replay_lines();
+  void say_what_one_trial_hides();
   /// The record without evidence, marked as unfinished.
   core::RunRecord unfinished() const;
   /// What came of the replayed cases, unless the store has it: once, since another process may see

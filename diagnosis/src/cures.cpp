@@ -12,8 +12,8 @@ namespace {
 
 std::string text_of(const core::ExperimentEvidence& row) {
   const std::string rates =
-      fmt::format("{} of {} wrong, against {} of {} in '{}'", count(row.after_wrong),
-                  plural(row.after_trials, "trial"), count(row.before_wrong),
+      fmt::format("{} of {} wrong, against {} of {} further ones of '{}'", count(row.after_wrong),
+                  plural(row.after_trials, "further trial"), count(row.before_wrong),
                   count(row.before_trials), row.baseline);
   std::string text;
   const Effect effect = effect_of(row);

@@ -205,7 +205,7 @@ std::string clean_summary(const Facts& facts) {
 
 }  // namespace
 
-core::Verdict diagnose(const core::Evidence& evidence) {
+core::Verdict diagnose(const core::Evidence& evidence, std::string_view cut_by) {
   const Facts facts(evidence);
   core::Verdict verdict;
   std::vector<Finding> explanations;
@@ -233,7 +233,7 @@ core::Verdict diagnose(const core::Evidence& evidence) {
         return makes_inconclusive(f.finding) && f.severity != Severity::note;
       });
   const std::string first = verdict.findings.empty() ? "" : verdict.findings.front().headline;
-  const char* cut = evidence.interrupted ? " (interrupted: what ran so far)" : "";
+  const std::string cut = evidence.interrupted ? fmt::format(" ({}: what ran so far)", cut_by) : "";
 
   if (trouble) {
     verdict.outcome = Outcome::error;
@@ -259,7 +259,7 @@ core::Verdict diagnose(const core::Evidence& evidence) {
   } else if (evidence.interrupted) {
     verdict.outcome = Outcome::inconclusive;
     verdict.summary =
-        fmt::format("inconclusive: interrupted before the plan was done; {}", clean_summary(facts));
+        fmt::format("inconclusive: {} before the plan was done; {}", cut_by, clean_summary(facts));
   } else {
     verdict.outcome = Outcome::pass;
     const std::string races = classes_text(verdict.findings, [](const Finding& f) {

@@ -154,9 +154,19 @@ bool explained_elsewhere(const core::Evidence& evidence, const std::string& outp
          std::any_of(evidence.alternatives.begin(), evidence.alternatives.end(), explains);
 }
 
-std::string r_squared_text(double r_squared) {
+std::string r_squared_text(double r_squared, int digits = 3) {
   // Never 1 that is not exactly 1.
-  return fmt::format("{}", r_squared < 1.0 ? std::floor(r_squared * 1000.0) / 1000.0 : 1.0);
+  const double unit = std::pow(10.0, digits);
+  return fmt::format("{:.{}g}", r_squared < 1.0 ? std::floor(r_squared * unit) / unit : 1.0,
+                     digits);
+}
+
+/// Digits that tell two of them apart; 0 where six do not.
+int telling_digits(double a, double b) {
+  for (int digits = 3; digits <= 6; ++digits) {
+    if (r_squared_text(a, digits) != r_squared_text(b, digits)) return digits;
+  }
+  return 0;
 }
 
 }  // namespace
@@ -200,18 +210,20 @@ std::string template_text(const core::Evidence& evidence, const std::string& out
     return fmt::format("{}unknown: no template explains half of the error (best: {}, R^2 = {})",
                        place, best.name, r_squared_text(best.r_squared));
   }
+  const int telling = bank.size() > 1 ? telling_digits(best.r_squared, bank[1].r_squared) : 3;
   std::string text = fmt::format(
       "{}{}: R^2 = {}", place,
       best.r_squared >= kExplainsFrom
           ? fmt::format("the error is that of {}", best.name)
           : fmt::format("{} comes closest to the error, and leaves some of it", best.name),
-      r_squared_text(best.r_squared));
+      r_squared_text(best.r_squared, telling == 0 ? 3 : telling));
   if (bank.size() > 1) {
     const Candidate& next = bank[1];
-    text += next.r_squared > 0.0
-                ? fmt::format("; next {}{}: {}", next.name,
-                              next.tile == best.tile ? "" : fmt::format(" ({})", place_text(next)),
-                              r_squared_text(next.r_squared))
+    const std::string name =
+        next.name + (next.tile == best.tile ? "" : fmt::format(" ({})", place_text(next)));
+    text += telling == 0 ? fmt::format("; {} explains as much", name)
+            : next.r_squared > 0.0
+                ? fmt::format("; next {}: {}", name, r_squared_text(next.r_squared, telling))
                 : "; nothing else explains any of it";
   }
   return text;

@@ -427,7 +427,8 @@ core::KillMatrix run_mutants(core::Backend& backend, const kernels::SubjectRegis
   return MatrixRun(backend, registry, options).run();
 }
 
-core::Verdict judge_matrix(const core::KillMatrix& matrix, bool interrupted) {
+core::Verdict judge_matrix(const core::KillMatrix& matrix, bool interrupted,
+                           std::string_view cut_by) {
   core::Verdict verdict;
   std::vector<std::string> not_applicable, no_evidence, not_cleared;
   bool failed = false;
@@ -484,10 +485,12 @@ core::Verdict judge_matrix(const core::KillMatrix& matrix, bool interrupted) {
                           [](const auto& f) { return f.severity == core::Severity::error; });
     verdict.outcome = core::Outcome::fail;
     verdict.summary = fmt::format("fail: {}", text);
+    if (interrupted) verdict.summary += fmt::format("; {} before the last row", cut_by);
   } else if (interrupted || (nothing_ran && not_cleared.empty())) {
     verdict.outcome = core::Outcome::inconclusive;
-    verdict.summary = fmt::format("inconclusive: {}; {}", text,
-                                  interrupted ? "interrupted before the last row" : "nothing ran");
+    verdict.summary =
+        fmt::format("inconclusive: {}; {}", text,
+                    interrupted ? fmt::format("{} before the last row", cut_by) : "nothing ran");
   } else if (!not_cleared.empty()) {
     verdict.outcome = core::Outcome::inconclusive;
     verdict.summary = fmt::format("inconclusive: {}", text);

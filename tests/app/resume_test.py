@@ -152,6 +152,10 @@ def a_file_is_continued():
                    ")\n{\n.reg .u32 %r<2>;\n.reg .u64 %rd<2>;\n.reg .pred %p<2>;\n"
                    f"ld.param.u64 %rd1, [a];\n{loop}}}\n")
     continued_equals_uninterrupted("race k.ptx --entry k --arg buffer:4 --grid 2 --schedules 12", 3)
+    evidence = record("whole")["evidence"]
+    check(all(0.2 < arm["wilson95"]["low"] < 0.21 and abs(arm["upper95"] - 0.95) < 1e-9
+              for arm in evidence["arms"]), f"intervals of 1 of 1: {evidence['arms'][0]}")
+    check("no values were compared" in json.dumps(record("whole")["verdict"]), "nothing compared")
     cut_off("race k.ptx --entry k --arg buffer:4 --grid 2 --schedules 12 --run cut", "cut", 1,
             signal.SIGKILL)
     with open("k.ptx", "a", encoding="utf-8") as file:

@@ -74,6 +74,19 @@ TEST_F(RunRecordTest, AnOlderVerdictDoesNotOutliveTheStartOfARun) {
   EXPECT_THAT(written(), HasSubstr("inconclusive: no trial of gemv was finished (interrupted"));
 }
 
+TEST_F(RunRecordTest, SaysWhatCutItShort) {
+  core::Evidence cut = clean();
+  cut.interrupted = true;
+  EXPECT_THAT(finish(cut).first, HasSubstr("interrupted before the plan was done"));
+  options_.budget_s = 2.0;
+  EXPECT_THAT(finish(cut).first, HasSubstr("the budget of 2 s ran out before the plan was done"));
+  EXPECT_THAT(written(), HasSubstr("; cut short: the budget of 2 s ran out"));
+  stop_ = true;  // Ctrl-C came first
+  const auto [summary, code] = finish(cut);
+  EXPECT_THAT(summary, HasSubstr("interrupted before the plan was done"));
+  EXPECT_EQ(code, 130);
+}
+
 /// While it lives, files grow to so many bytes and no further, as on a full disk.
 class SmallFiles {
  public:

@@ -540,6 +540,16 @@ TEST(RaceAsync, IsReportedThoughEveryValueIsRight) {
   EXPECT_THAT(all_text(verdict), HasSubstr("every value came out right in 2,000 trials"));
 }
 
+TEST(RaceAsync, WithoutAReferenceOrWithTrialsThatHungClaimsNoRightValues) {
+  core::Evidence e = shared_reported();
+  e.races = {async_race()};
+  for (core::ArmEvidence& a : e.arms) a.result.abnormal = a.result.trials - 5;
+  EXPECT_THAT(all_text(diagnose(e)), HasSubstr("every value came out right in 10 trials"));
+  for (core::ArmEvidence& a : e.arms) a.result.outputs.clear();
+  EXPECT_THAT(all_text(diagnose(e)), HasSubstr("no values were compared"));
+  EXPECT_THAT(all_text(diagnose(e)), Not(HasSubstr("came out right")));
+}
+
 TEST(RaceAsync, MissingProxyFenceIsAnErrorInStrictAndANoteInLenientMode) {
   core::Evidence e = shared_reported();
   e.races = {async_race()};
@@ -795,6 +805,19 @@ TEST(Config, ProblemsOnWhichNothingFailsDoNotWeakenIt) {
   EXPECT_GE(find(diagnose(e), FindingClass::config)->confidence, 0.9);
 }
 
+TEST(Config, WhereEveryConfigIsWrongSomewhereNoneIsCalledRight) {
+  core::Evidence e = wrong_config();
+  for (std::size_t i = 0; i < 3; ++i) {  // those that pass there fail elsewhere
+    e.configs.push_back(cell("n=2 k=1024", e.configs[i].config, 1024, 512, !e.configs[i].failed));
+  }
+  const core::Verdict verdict = diagnose(e);
+  const core::Finding* config = find(verdict, FindingClass::config);
+  ASSERT_NE(config, nullptr) << all_text(verdict);
+  EXPECT_THAT(config->headline, HasSubstr("is wrong in every one of"));
+  EXPECT_THAT(all_text(verdict), Not(HasSubstr("right in the others")));
+  EXPECT_THAT(all_text(verdict), Not(HasSubstr("0 configs")));
+}
+
 TEST(SystematicOffset, DifferentErrorsAreNotTheSameError) {
   core::Evidence e = systematic();
   for (std::size_t i = 0; i < e.configs[1].error_sample.size(); ++i) {
@@ -828,6 +851,12 @@ TEST(SystematicOffset, AnErrorJustBeyondTheBoundIsNotCalledAnOffset) {
 
 TEST(OutputRounding, SaysWhichBinade) {
   EXPECT_THAT(all_text(diagnose(rounding())), HasSubstr("exactly 1 fp16 ulp in [128, 256)"));
+  core::Evidence e = rounding();
+  for (core::ArmEvidence& a : e.arms) a.result.outputs[0].worst_ulps = 5e4;
+  for (core::ConfigEvidence& c : e.configs) c.result.outputs[0].worst_ulps = 5e4;
+  EXPECT_THAT(
+      all_text(diagnose(e)),
+      HasSubstr("elements near zero, where terms cancel, are up to 5e+04 of their own ulps off"));
 }
 
 TEST(OutputRounding, NotWhenSomeElementIsWrongOrTheErrorIsNoPowerOfTwo) {
@@ -1351,6 +1380,9 @@ TEST(Outcomes, InterruptedKeepsItsFindingsAndIsNotAPass) {
   e = clean_stress();
   e.interrupted = true;
   EXPECT_EQ(diagnose(e).outcome, Outcome::inconclusive);
+  EXPECT_THAT(diagnose(e).summary, HasSubstr("interrupted before the plan was done"));
+  EXPECT_THAT(diagnose(e, "the budget of 2 s ran out").summary,
+              HasSubstr("inconclusive: the budget of 2 s ran out before the plan was done; "));
 }
 
 TEST(Outcomes, AFailedTrialIsAFailureWhateverTheRulesSay) {
@@ -1518,8 +1550,8 @@ TEST(Cures, DecideBetweenRaces) {
   e.experiments = {changed(Change::serialised, 0)};
   EXPECT_DOUBLE_EQ(diagnose(e).findings[0].confidence, 0.9);
   EXPECT_THAT(all_text(diagnose(e)),
-              HasSubstr("cured by this change: 0 of 200 trials wrong, against 700 of 5,000 in "
-                        "'three_ctas_per_sm'"));
+              HasSubstr("cured by this change: 0 of 200 further trials wrong, against 700 of 5,000 "
+                        "further ones of 'three_ctas_per_sm'"));
   // It goes away where launches do not overlap, but not under the same contention.
   e.experiments = {changed(Change::serialised, 30)};
   EXPECT_EQ(diagnose(e).findings[0].finding, FindingClass::unknown);

@@ -574,6 +574,15 @@ TEST(FootprintWords, TermsStandInTheSameBank) {
   EXPECT_EQ(diagnosis::template_text(evidence, "dk"),
             "over the output: the error is that of the term A_inv left out: R^2 = 0.998; next "
             "what belongs to tile 2 in rows 4 to 11 of the tile (tile 3): 0.62");
+  // As many digits as it takes to tell the two apart.
+  evidence.terms[0].outputs[0].r_squared = 0.99987;
+  evidence.templates[0].r_squared = 0.99912;
+  EXPECT_THAT(diagnosis::template_text(evidence, "dk"),
+              testing::AllOf(testing::HasSubstr("R^2 = 0.9998; next"),
+                             testing::EndsWith("(tile 3): 0.9991")));
+  evidence.templates[0].r_squared = 0.99987;
+  EXPECT_THAT(diagnosis::template_text(evidence, "dk"), testing::EndsWith("explains as much"));
+  evidence.templates[0].r_squared = 0.62;
   evidence.terms[0].outputs[0].r_squared = 0.55;
   EXPECT_EQ(diagnosis::template_text(evidence, "dk"),
             "tile 3: what belongs to tile 2 in rows 4 to 11 of the tile comes closest to the "

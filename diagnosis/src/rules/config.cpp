@@ -20,10 +20,12 @@ std::set<std::string> words_of(const std::string& line) {
   return words;
 }
 
-/// Settings ("stages=3") that every failing config has and no passing one.
+/// Settings ("stages=3") that every failing config has and no passing one; none where none passed,
+/// because then nothing tells them apart.
 std::vector<std::string> telling_settings(const std::set<std::string>& failing,
                                           const std::set<std::string>& passing) {
   std::set<std::string> common;
+  if (passing.empty()) return {};
   for (const std::string& config : failing) {
     std::set<std::string> words = words_of(config);
     if (common.empty()) {
@@ -79,12 +81,19 @@ std::optional<core::Finding> find_config(const Facts& facts) {
   finding.confidence = sometimes > 0 ? 0.4 : clean_cut ? 0.9 : 0.6;
   const std::vector<std::string> settings = telling_settings(failing, passing);
   const std::vector<std::string> names(failing.begin(), failing.end());
-  finding.headline = settings.empty()
-                         ? fmt::format("{} is wrong in {} of {} and right in the others",
-                                       subject_text(facts.evidence), count(failing.size()),
-                                       plural(failing.size() + passing.size(), "config"))
-                         : fmt::format("{} is wrong in the configs with {} and right in the others",
-                                       subject_text(facts.evidence), list(settings));
+  const std::string subject = subject_text(facts.evidence);
+  if (passing.empty()) {
+    finding.headline =
+        fmt::format("{} is wrong in every one of {}, but not in all of them on the same problems",
+                    subject, plural(failing.size(), "config"));
+  } else if (settings.empty()) {
+    finding.headline =
+        fmt::format("{} is wrong in {} of {} and right in the others", subject,
+                    count(failing.size()), plural(failing.size() + passing.size(), "config"));
+  } else {
+    finding.headline = fmt::format("{} is wrong in the configs with {} and right in the others",
+                                   subject, list(settings));
+  }
   constexpr std::size_t kNamed = 4;
   for (std::size_t i = 0; i < names.size() && i < kNamed; ++i) {
     const Tally& tally = by_config.at(names[i]);
@@ -96,7 +105,9 @@ std::optional<core::Finding> find_config(const Facts& facts) {
     finding.evidence.push_back(plural(names.size() - kNamed, "further failing config"));
   }
   finding.evidence.push_back(
-      fmt::format("{} passed on every problem they ran", plural(passing.size(), "config")));
+      passing.empty()
+          ? std::string("no config passed on every problem on which some config fails")
+          : fmt::format("{} passed on every problem", plural(passing.size(), "config")));
   finding.evidence.push_back(
       sometimes == 0 ? "each failing cell failed in every trial, so it is not a matter "
                        "of timing"
@@ -108,9 +119,13 @@ std::optional<core::Finding> find_config(const Facts& facts) {
       sometimes > 0 ? core::FindingClass::race_shared : core::FindingClass::systematic_offset;
   finding.runner_up_reason =
       sometimes > 0 ? "a failure that comes and goes points to timing"
-                    : fmt::format("a wrong design fails in every config, and {} passed",
-                                  plural(passing.size(), "config"));
-  finding.advice = "Compare the code paths that these settings select.";
+      : passing.empty()
+          ? fmt::format("a wrong design fails in every config at once, and on {} some passed",
+                        plural(split_problems, "problem"))
+          : fmt::format("a wrong design fails in every config, and {} passed",
+                        plural(passing.size(), "config"));
+  finding.advice = passing.empty() ? "Compare what the failing cells have in common: sizes first."
+                                   : "Compare the code paths that these settings select.";
   return finding;
 }
 

@@ -31,7 +31,7 @@ std::optional<core::Finding> find_race_note(const Facts& facts) {
     finding.evidence.push_back("only a fence.proxy.async between the two is missing");
   }
   if (notes > 1) finding.evidence.push_back(plural(notes - 1, "further pair") + " of lines");
-  if (!facts.any_wrong() && facts.trials > 0) {
+  if (!facts.any_wrong() && facts.compared_elements > 0) {
     finding.evidence.push_back(
         fmt::format("no value was wrong in {}: on this backend the rate is {}",
                     plural(facts.trials, "trial"), upper_bound_text(facts.trials)));

@@ -67,11 +67,14 @@ std::string race_sentence(const core::RaceReport& race) {
 std::vector<std::string> value_sentences(const Facts& facts) {
   std::vector<std::string> sentences;
   if (!facts.any_wrong()) {
-    if (facts.trials > 0) {
+    const std::uint64_t judged = facts.trials - std::min(facts.trials, facts.abnormal);
+    if (facts.compared_elements > 0 && judged > 0) {
       sentences.push_back(fmt::format(
           "every value came out right in {}: the order of the accesses shows the race, not the "
           "values",
-          plural(facts.trials, "trial")));
+          plural(judged, "trial")));
+    } else if (facts.trials > 0) {
+      sentences.push_back("no values were compared: the order of the accesses shows the race");
     }
     return sentences;
   }

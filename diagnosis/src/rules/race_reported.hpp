@@ -24,7 +24,7 @@ std::optional<core::Finding> reported_race(const Facts& facts, core::FindingClas
 std::string race_sentence(const core::RaceReport& race);
 
 /// What the values say in a run with race reports: where the wrong elements lie and whose data they
-/// hold, or that every value came out right.
+/// hold, that every value came out right, or that none was compared.
 std::vector<std::string> value_sentences(const Facts& facts);
 
 }  // namespace faultline::diagnosis

@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "faultline/core/backend.hpp"
@@ -45,7 +46,9 @@ core::KillMatrix run_mutants(core::Backend& backend, const kernels::SubjectRegis
                              const MutantOptions& options = {});
 
 /// Passes when every mutant was killed and named right and no clean variant was blamed; otherwise
-/// one finding for each that was not. Rows cut short by a stop make it inconclusive.
-core::Verdict judge_matrix(const core::KillMatrix& matrix, bool interrupted);
+/// one finding for each that was not. Rows cut short by a stop make it inconclusive; `cut_by` is
+/// how the summary says by what.
+core::Verdict judge_matrix(const core::KillMatrix& matrix, bool interrupted,
+                           std::string_view cut_by = "interrupted");
 
 }  // namespace faultline::stress
