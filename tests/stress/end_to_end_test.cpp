@@ -249,6 +249,40 @@ TEST_F(EndToEnd, FootprintsFollowTheFault) {
   }
 }
 
+// The loading thread of the recurrence over chunks fences between the arrival of the readers and
+// the copies that refill their stage; they themselves do not. compute-sanitizer's racecheck reports
+// the decays all the same; the memory model orders them, and without that fence it would not.
+TEST_F(EndToEnd, AFenceOfTheLoadingThreadOrdersTheReadsBeforeTheRefill) {
+  kernels::ResolvedTrial trial =
+      kernels::resolve(registry, "gated_deltanet_fwd@chunkwise",
+                       core::parse_assignments("b=1 h=1 t=512 dk=64 dv=64 dtype=f16 keys=unit "
+                                               "beta=uniform gate=0 states=random"),
+                       {});
+  EXPECT_TRUE(stress::run_race(*backend, trial, {.trials = 2, .run = {}}).races.empty());
+
+  const auto program = trial.plan.program;
+  trial.plan.program = [program](std::uint32_t trials) {
+    core::Program changed = program(trials);
+    for (core::Operation& operation : changed.operations) {
+      auto* launch = std::get_if<core::LaunchOperation>(&operation.what);
+      if (!launch || launch->entry.find("states") == std::string::npos) continue;
+      std::string text = launch->module->ptx;
+      const std::size_t begin = text.find(".entry " + launch->entry + "(");
+      const std::size_t fence = text.find("fence.proxy.async", begin);
+      if (fence == std::string::npos) throw std::runtime_error("no fence in " + launch->entry);
+      text.erase(fence, text.find(';', fence) + 1 - fence);
+      launch->module = core::with_ptx(*launch->module, std::move(text));
+    }
+    return changed;
+  };
+  const core::Evidence without = stress::run_race(*backend, trial, {.trials = 2, .run = {}});
+  ASSERT_FALSE(without.races.empty());
+  for (const core::RaceReport& race : without.races) {
+    EXPECT_TRUE(race.missing_proxy_fence);
+    EXPECT_EQ(race.kind, core::RaceKind::write_after_read);
+  }
+}
+
 TEST_F(EndToEnd, EveryGemvMutantGetsItsFinding) {
   for (const kernels::Variant& variant : registry.get("gemv").variants) {
     if (!variant.is_mutant) continue;
