@@ -7,17 +7,17 @@
 #include "faultline/core/errors.hpp"
 #include "faultline/cuda/baselines.hpp"
 #include "faultline/cuda/cuda_backend.hpp"
+#include "layout.hpp"
 
 namespace faultline::app {
-namespace {
-
-void line(const char* what, const std::string& state, const std::string& detail = "") {
-  fmt::print("  {:<14} {}{}{}\n", what, state, detail.empty() ? "" : ": ", detail);
-}
-
-}  // namespace
 
 int doctor_command(const Context& context) {
+  const auto line = [width = columns(context.options)](const char* what, const std::string& state,
+                                                       const std::string& detail = "") {
+    fmt::print("{}\n", wrapped(fmt::format("  {:<14}  {}{}{}", what, state,
+                                           detail.empty() ? "" : ": ", detail),
+                               width));
+  };
   fmt::print("faultline {}\n", kVersion);
   const cuda::CudaProbe probe = cuda::probe_cuda();
   line("simulator", "ready", "runs PTX for sm_90a on this machine's processor");
@@ -48,9 +48,8 @@ int doctor_command(const Context& context) {
     names += (names.empty() ? "" : ", ") + subject->name;
   line("subjects", names.empty() ? "none" : names,
        names.empty() ? "they need nvcc when faultline is built" : "");
-  fmt::print("  {:<14} {}\n", "--backend auto",
-             probe.usable ? "takes the GPU"
-                          : "takes the simulator (a model: it says so in each report)");
+  line("--backend auto",
+       probe.usable ? "takes the GPU" : "takes the simulator (a model: it says so in each report)");
   return 0;
 }
 

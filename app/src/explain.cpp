@@ -14,6 +14,8 @@
 #include "faultline/core/token.hpp"
 #include "faultline/store/store.hpp"
 #include "faultline/stress/reduce.hpp"
+#include "layout.hpp"
+#include "memory.hpp"
 #include "whole_number.hpp"
 #include "work.hpp"
 
@@ -89,6 +91,7 @@ Options parse_line(const Options& given, const char* command) {
   options.repeats = given.repeats;
   options.store = given.store;
   options.quiet = given.quiet;
+  options.width = given.width;
   options.verbosity = given.verbosity;
   const Options plain;
   if (given.budget_s > 0.0) options.budget_s = given.budget_s;
@@ -142,6 +145,7 @@ NamedCase named_case(const Context& context, const char* command, const stress::
       kernels::resolve(context.registry, subject_and_variant(options), options.problem_values(),
                        options.config_values());
   NamedCase named{choose_backend(options.backend), {}};
+  require_memory(trial.plan, named.backend->info(), race_mode(options));
   stress::CaseRequest request;
   request.seed = options.seed;
   if (options.trials > 0) request.trials = options.trials;
@@ -149,10 +153,14 @@ NamedCase named_case(const Context& context, const char* command, const stress::
   request.race = race_mode(options);
   const auto token = stress::first_failure(*named.backend, trial, request, run);
   if (!token) {
+    const std::vector<core::Assignment::Value>& shows_at = trial.variant->shows_at;
     throw core::UnsupportedError(fmt::format(
-        "{}@{} {} does not fail in {} trial{} on the {} backend, so there is nothing to {}",
+        "{}@{} {} does not fail in {} trial{} on the {} backend, so there is nothing to {}{}",
         trial.subject->name, trial.variant->name, trial.problem.values.line(), request.trials,
-        request.trials == 1 ? "" : "s", named.backend->info().name, command));
+        request.trials == 1 ? "" : "s", named.backend->info().name, command,
+        shows_at.empty()
+            ? ""
+            : fmt::format("; this mutant shows at {}", core::Assignment(shows_at).line())));
   }
   named.trial = *token;
   return named;
@@ -166,7 +174,14 @@ struct CaseRun {
         context{options, given.registry, given.stop, given.command_line, given.arguments},
         work(context),
         run(work.run_options()),
-        named(named_case(context, command, run)) {}
+        named(named_case(context, command, run)) {
+    const core::TrialToken& trial = named.trial;
+    require_memory(kernels::resolve(context.registry, trial.subject + "@" + trial.variant,
+                                    core::parse_assignments(trial.problem),
+                                    core::parse_assignments(trial.config))
+                       .plan,
+                   named.backend->info(), trial.race);
+  }
 
   const Options options;
   const Context context;  // refers to `options`
@@ -176,16 +191,57 @@ struct CaseRun {
 };
 
 /// Every value that was tried, coordinate by coordinate.
-void print_values(const stress::Explanation& explanation) {
-  const auto line = [](const std::string& name, const char* what,
-                       const std::vector<std::string>& values) {
-    if (!values.empty()) fmt::print("  {} {} {}\n", name, what, fmt::join(values, ", "));
+void print_values(const stress::Explanation& explanation, int width) {
+  const auto line = [width](const std::string& name, const char* what,
+                            const std::vector<std::string>& values) {
+    if (values.empty()) return;
+    fmt::print("{}\n",
+               wrapped(fmt::format("  {} {} {}", name, what, fmt::join(values, ", ")), width));
   };
   for (const stress::Coordinate& one : explanation.coordinates) {
     line(one.name, "fails at", one.failed_at);
     line(one.name, "passes at", one.passed_at);
     line(one.name, "fails as another class at", one.otherwise_at);
   }
+}
+
+/// "n=1 k=1056 ... [rows=4 tile_k=1024], seed 1, trial 0, data normal, schedule random_lazy"
+std::string in_words(const core::TrialToken& trial, bool on_model) {
+  const core::Perturbation& shaken = trial.perturbation;
+  // What a simulator's trial has beside its schedule is a changed program: delays, one stream.
+  const bool plain = shaken.delay_sites == 0 && !shaken.one_stream && !shaken.eager;
+  return fmt::format("{} [{}], seed {}, trial {}, data {}, {}", trial.problem, trial.config,
+                     trial.seed, trial.trial, core::name_of(trial.data),
+                     on_model && plain ? fmt::format("schedule {}_{}", core::name_of(shaken.policy),
+                                                     core::name_of(shaken.lateness))
+                                       : core::to_text(shaken));
+}
+
+void print_reduction(const stress::Reduction& reduction, bool on_model, int width) {
+  const core::TrialToken &original = reduction.original, &smallest = reduction.smallest;
+  const auto taken = std::count_if(reduction.steps.begin(), reduction.steps.end(),
+                                   [](const stress::ReduceStep& step) { return step.accepted; });
+  std::string text = fmt::format(
+      "{}@{}: fails as {}{}\n", original.subject, original.variant,
+      core::name_of(reduction.finding),
+      reduction.trials == 1 ? ""
+                            : fmt::format(" in {} of {} runs", reduction.failed, reduction.trials));
+  text += fmt::format("  from  {}\n", in_words(original, on_model));
+  text += original == smallest
+              ? fmt::format("  to    the same: none of {} smaller cases tried fails as it does",
+                            reduction.steps.size())
+              : fmt::format("  to    {}\n  {}, of {} smaller cases tried, {} of which were taken",
+                            in_words(smallest, on_model),
+                            reduction.budget_spent ? "the smallest so far" : "the smallest found",
+                            reduction.steps.size(), taken);
+  text += fmt::format("; {} executions{}\n", reduction.executions,
+                      reduction.budget_spent ? "; time or --executions ran out" : "");
+  if (reduction.floor > 0.0) {
+    text += fmt::format("  a smaller case had to fail at a rate of at least {:.2g} (lower 95 % "
+                        "bound)\n",
+                        reduction.floor);
+  }
+  fmt::print("{}", wrapped(text, width));
 }
 
 }  // namespace
@@ -201,8 +257,10 @@ int explain_command(const Context& given) {
   begun.work.finish();
   if (!explanation.refused.empty()) throw core::UnsupportedError(explanation.refused);
   const std::string text = stress::to_text(explanation);
-  fmt::print("{}", context.options.quiet ? text.substr(0, text.find('\n') + 1) : text);
-  if (context.options.verbosity > 0 && !context.options.quiet) print_values(explanation);
+  const int width = columns(context.options);
+  fmt::print("{}",
+             context.options.quiet ? text.substr(0, text.find('\n') + 1) : wrapped(text, width));
+  if (context.options.verbosity > 0 && !context.options.quiet) print_values(explanation, width);
   if (context.stop) return static_cast<int>(core::ExitCode::interrupted);
   // What was not executed explains nothing.
   const bool nothing_tried =
@@ -227,8 +285,7 @@ int reduce_command(const Context& given) {
   begun.work.finish();
   if (!reduction.refused.empty()) throw core::UnsupportedError(reduction.refused);
 
-  const core::TrialToken& smallest = reduction.smallest;
-  const std::string command = "faultline replay " + core::encode(smallest);
+  const std::string command = "faultline replay " + core::encode(reduction.smallest);
   if (context.options.quiet) {
     fmt::print("{}\n", command);
   } else {
@@ -237,20 +294,7 @@ int reduce_command(const Context& given) {
         fmt::print("  {:8}  {}: {}\n", step.accepted ? "taken" : "not", step.change, step.why);
       }
     }
-    const auto taken = std::count_if(reduction.steps.begin(), reduction.steps.end(),
-                                     [](const stress::ReduceStep& step) { return step.accepted; });
-    fmt::print("{}@{} {} [{}], seed {}, trial {}, data {}\n", smallest.subject, smallest.variant,
-               smallest.problem, smallest.config, smallest.seed, smallest.trial,
-               core::name_of(smallest.data));
-    fmt::print("  fails as {} in {} of {}; {} of {} steps taken, {} executions{}\n",
-               core::name_of(reduction.finding), reduction.failed, reduction.trials, taken,
-               reduction.steps.size(), reduction.executions,
-               reduction.budget_spent ? "; time or --executions ran out: it may not be the smallest"
-                                      : "");
-    if (reduction.floor > 0.0) {
-      fmt::print("  a smaller case had to fail at a rate of at least {:.2g} (lower 95 % bound)\n",
-                 reduction.floor);
-    }
+    print_reduction(reduction, begun.named.backend->info().is_model, columns(context.options));
     fmt::print("  {}\n", command);
   }
   return static_cast<int>(context.stop ? core::ExitCode::interrupted : core::ExitCode::pass);

@@ -100,15 +100,19 @@ void add_trial_flags(CLI::App& command, Options& options) {
   command.add_flag("--no-race", options.no_race, "values only, no race detection (simulator)");
 }
 
+void add_width(CLI::App& command, Options& options) {
+  add_count(command, "--width", options.width,
+            "columns of terminal output, 60 to 1000 (default: the terminal's); text fills 160",
+            reports::TerminalOptions::kMinimumWidth, 1000);
+}
+
 /// What is printed and written of a record.
 void add_report_flags(CLI::App& command, Options& options) {
   command.add_flag("--quiet,-q", options.quiet, "print the verdict only");
   command.add_flag("-v,--verbose", options.verbosity, "more detail (repeatable)");
   command.add_option("--color", options.color, "auto, always or never (NO_COLOR is honoured)")
       ->check(CLI::IsMember({"auto", "always", "never"}));
-  add_count(command, "--width", options.width,
-            "columns of terminal output, 60 to 1000 (default: the terminal's); text fills 160",
-            reports::TerminalOptions::kMinimumWidth, 1000);
+  add_width(command, options);
   for (const char* format : {"json", "html", "md", "junit", "sarif", "csv"}) {
     command.add_option_function<std::string>(
         std::string("--") + format,
@@ -527,6 +531,7 @@ Parsed parse_command_line(int argc, char** argv) {
                     "--budget and --quiet are those given now")
         ->type_name("DIR");
   }
+  for (CLI::App* sub : {list, explain, reduce, doctor}) add_width(*sub, options);
   doctor->add_option("--color", options.color)->check(CLI::IsMember({"auto", "always", "never"}));
 
   refuse_empty_arguments(argc, argv);

@@ -176,17 +176,31 @@ int compare_command(const Context& context) {
   }
   if (!missing.empty()) throw core::Error(code, missing);
   const stress::RunComparison comparison = stress::compare_runs(runs[0], runs[1]);
+  if (!options.quiet) {
+    for (const bool later : {false, true}) {
+      const core::RunRecord& run = runs[later];
+      std::string_view problem = run.problem;  // it begins with the subject
+      if (problem.starts_with(run.subject)) problem.remove_prefix(run.subject.size());
+      print_line(fmt::format("{:8} {} {}{}{}{}: {}", later ? "after" : "before", run.command,
+                             run.subject, run.variant.empty() ? "" : "@", run.variant, problem,
+                             core::name_of(run.verdict.outcome)));
+    }
+  }
   for (const stress::RunChange& change : comparison.changes) {
     if (options.quiet && change.kind != stress::RunChange::Kind::worse) continue;
     print_line(fmt::format("{:8} {}", stress::name_of(change.kind), change.text));
   }
-  if (comparison.worse()) return static_cast<int>(core::ExitCode::fail);
+  if (comparison.worse()) {
+    if (!options.quiet) fmt::print("worse: exit code 1\n");
+    return static_cast<int>(core::ExitCode::fail);
+  }
   if (comparison.compared == 0) {
     throw core::UnsupportedError(
         "the runs have no arm, cell or row in common, so nothing else was compared");
   }
-  if (comparison.changes.empty() && !options.quiet) {
-    fmt::print("no difference in {} rate{}, findings, errors and outcome\n", comparison.rates,
+  if (!options.quiet) {
+    fmt::print("{} in {} rate{}, findings, errors and outcome\n",
+               comparison.changes.empty() ? "no difference" : "nothing got worse", comparison.rates,
                comparison.rates == 1 ? "" : "s");
   }
   return static_cast<int>(core::ExitCode::pass);

@@ -12,6 +12,7 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -172,6 +173,16 @@ Verified verify_variant(const Context& context) {
     run.record().problem = fmt::format("{} ({} problems)", first.subject->name, problems.size());
   }
 
+  if (options.config.empty()) {
+    std::set<std::string> configs;
+    for (const core::Problem& problem : problems) {
+      for (const core::Config& config : first.subject->configs(problem, first.variant->name)) {
+        configs.insert(config.line());
+      }
+    }
+    if (configs.size() > 1) run.record().config = fmt::format("{} configs", configs.size());
+  }
+
   stress::VerifyOptions verify;
   if (options.trials > 0) verify.trials = options.trials;
   verify.seed = options.seed;
@@ -227,6 +238,13 @@ int verify_all_variants(const Context& context) {
       throw core::UsageError(fmt::format("--variant all makes a {} report for each variant: name a "
                                          "file instead of '-'",
                                          format));
+    }
+    std::error_code none;
+    const std::filesystem::file_status status = std::filesystem::status(path, none);
+    if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+      throw core::UsageError(fmt::format("--variant all makes a {} report for each variant beside "
+                                         "'{}', which is no file: name one",
+                                         format, path));
     }
   }
   const std::string folder = context.options.run_dir;

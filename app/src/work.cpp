@@ -18,6 +18,16 @@ reports::ProgressOptions progress_options(const Options& options) {
   return progress;
 }
 
+/// What the progress of a command counts.
+const char* counted_in(Command command) {
+  switch (command) {
+  case Command::mutants: return "variants";
+  case Command::explain:
+  case Command::reduce: return "executions";
+  default: return "trials";
+  }
+}
+
 }  // namespace
 
 Work::Work(const Context& context)
@@ -38,9 +48,12 @@ stress::RunOptions Work::run_options() {
   stress::RunOptions run;
   run.timeout_s = context_.options.timeout_s;
   run.stop = context_.options.budget_s > 0.0 ? &stop_ : &context_.stop;
-  run.progress = [this](const stress::Progress& state) {
-    progress_.update(
-        {.label = state.what, .done = state.done, .total = state.total, .failed = state.failed});
+  run.progress = [this, unit = counted_in(context_.options.command)](const stress::Progress& now) {
+    progress_.update({.label = now.what,
+                      .done = now.done,
+                      .total = now.total,
+                      .failed = now.failed,
+                      .unit = unit});
   };
   return run;
 }

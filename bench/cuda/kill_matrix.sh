@@ -17,9 +17,10 @@ cd "$out" || exit 1
 export faultline devices
 
 "$faultline" list | awk '
-    /^[a-z]/ { subject = $1 }
-    / (clean|mutants): / {
-        for (i = 2; i <= NF; ++i) { gsub(/,/, "", $i); print subject "@" $i }
+    /^[^ ]/ { subject = $1; names = 0; next }
+    / (clean|mutants): / { names = 1; $1 = "" }
+    names {  # the list, and lines that continue it
+        for (i = 1; i <= NF; ++i) { gsub(/,/, "", $i); if ($i != "") print subject "@" $i }
     }' | grep -v '(' >names.txt
 
 row() {  # row KIND NAME OPTION...

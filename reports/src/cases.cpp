@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "numbers.hpp"
 #include "view.hpp"
@@ -101,6 +102,31 @@ std::string cell_text(const core::ConfigEvidence& cell) {
 
 std::string replay_text(const std::string& token) {
   return token.empty() ? std::string() : "faultline replay " + token;
+}
+
+std::string replay_label(const core::RunRecord& record, const std::string& line) {
+  const auto label = [](const std::string& what, const core::TrialResult& result) {
+    const WorstError worst = worst_error_of(result);
+    std::string_view how = result.raced > 0 ? "raced, values right" : "values right";
+    if (result.status != core::ExecutionStatus::completed) {
+      how = core::name_of(result.status);
+    } else if (worst.compared == 0) {
+      how = "no values compared";
+    }
+    return what + ", " +
+           (worst.bad_elements > 0 ? "worst error " + bound_text(worst.ratio) : std::string(how));
+  };
+  for (const core::ArmEvidence& arm : record.evidence.arms) {
+    if (!arm.token.empty() && replay_text(arm.token) == line) {
+      return label("arm " + arm.perturbation.name, arm.result);
+    }
+  }
+  for (const core::ConfigEvidence& cell : record.evidence.configs) {
+    if (!cell.token.empty() && replay_text(cell.token) == line) {
+      return label(cell_text(cell), cell.result);
+    }
+  }
+  return {};
 }
 
 std::string detector_text(core::Detector detector) {

@@ -27,6 +27,9 @@ Standing standing_of(const core::KillRow& row);
 std::string cell_text(const core::ConfigEvidence& cell);
 /// The command that reruns what the token names; empty without one.
 std::string replay_text(const std::string& token);
+/// What a replay line of the record reruns: "arm flush_l2, worst error 3.25 x bound"; empty when no
+/// arm and no cell has its token.
+std::string replay_label(const core::RunRecord& record, const std::string& line);
 /// "tight loop"
 std::string detector_text(core::Detector detector);
 /// "stress: race.shared, trial 3 was the first to fail"; "sanitizer: not run: ..."

@@ -15,7 +15,8 @@
 namespace faultline::reports {
 namespace {
 
-constexpr double kRateWindow = 2.0;  // seconds that the rate is averaged over, at least
+constexpr double kRateWindow = 2.0;       // seconds that the rate is averaged over, at least
+constexpr std::uint64_t kRateCount = 20;  // and of how many; fewer may be unlike the rest
 constexpr int kLogWidth = 200;
 
 }  // namespace
@@ -103,7 +104,7 @@ void Progress::update(const ProgressState& state) {
   const double window = time - rate_time_;
   if (window >= kRateWindow || (rate_ <= 0.0 && window > 0.2)) {
     rate_ = static_cast<double>(state.done - rate_done_) / window;
-    if (window >= kRateWindow) {
+    if (window >= kRateWindow && state.done - rate_done_ >= kRateCount) {
       rate_done_ = state.done;
       rate_time_ = time;
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "case_probe.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -18,6 +19,51 @@ kernels::ResolvedTrial resolve_case(const kernels::SubjectRegistry& registry,
   return kernels::resolve(registry, trial.subject + "@" + trial.variant,
                           core::parse_assignments(trial.problem),
                           core::parse_assignments(trial.config));
+}
+
+std::set<std::int64_t> tiles_of(const kernels::ResolvedTrial& trial) {
+  std::set<std::int64_t> tiles;
+  for (const auto& [name, value] : trial.config.values()) {
+    if (!value.empty() && value.size() < 10 &&
+        std::all_of(value.begin(), value.end(), [](char c) { return c >= '0' && c <= '9'; })) {
+      tiles.insert(std::stoll(value));
+    }
+  }
+  if (trial.subject->lengths) {
+    const kernels::TileLengths lengths =
+        trial.subject->lengths(trial.problem, trial.variant->name, trial.config);
+    tiles.insert({lengths.tile_k, lengths.tile_rows});
+  }
+  std::erase_if(tiles, [](std::int64_t tile) { return tile < 2; });
+  return tiles;
+}
+
+std::vector<std::int64_t> beyond_threshold(const core::ParameterSpec& spec, std::int64_t value,
+                                           const std::set<std::int64_t>& tiles, bool above) {
+  if (!spec.allowed.empty()) return {};
+  const std::int64_t m = spec.multiple_of;
+  std::vector<std::int64_t> values;
+  const auto add = [&](std::int64_t candidate) {
+    candidate = candidate / m * m;
+    const bool beyond = above ? candidate > value : candidate < value;
+    if (!beyond || candidate < spec.minimum || candidate > spec.maximum) return;
+    if (std::find(values.begin(), values.end(), candidate) == values.end()) {
+      values.push_back(candidate);
+    }
+  };
+  // The last multiple of q before `from`, or the next one after it.
+  const auto multiple = [&](std::int64_t from, std::int64_t q) {
+    return above ? (from / q + 1) * q : (from - 1) / q * q;
+  };
+  constexpr std::int64_t kPowers[] = {16, 8, 4, 2};
+  for (const std::int64_t q : kPowers) add(multiple(value, q * m));
+  for (const std::int64_t tile : tiles) {
+    const std::int64_t whole = multiple(value, tile);
+    for (const std::int64_t beside : {std::int64_t{0}, 8 * m, m, -m}) add(whole + beside);
+  }
+  for (const std::int64_t q : kPowers) add(multiple(above ? 2 * value : value / 2, q * m));
+  for (const std::int64_t q : kPowers) add(multiple(multiple(value, q * m), q * m));
+  return values;
 }
 
 void require_backend(const core::Backend& backend, const core::TrialToken& trial) {

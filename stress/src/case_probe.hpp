@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "faultline/core/backend.hpp"
 #include "faultline/core/token.hpp"
@@ -45,6 +47,16 @@ class CaseProbe {
 
 kernels::ResolvedTrial resolve_case(const kernels::SubjectRegistry& registry,
                                     const core::TrialToken& trial);
+
+/// The tiles of a case and the other numbers of its config: values whose multiples may decide.
+std::set<std::int64_t> tiles_of(const kernels::ResolvedTrial& trial);
+
+/// Values of an integer below `value` (with `above`: above it) at which a case may fail yet though
+/// bisection found it to pass there: multiples of 16, 8, 4 and 2, whole tiles with what is beside
+/// them, and the same about half of it. The likeliest first, each once, within the domain; none
+/// where that lists its values.
+std::vector<std::int64_t> beyond_threshold(const core::ParameterSpec& spec, std::int64_t value,
+                                           const std::set<std::int64_t>& tiles, bool above);
 
 /// UsageError when the token is of another backend.
 void require_backend(const core::Backend& backend, const core::TrialToken& trial);

@@ -23,9 +23,11 @@ using detail::ProbeResult;
 using Role = Coordinate::Role;
 
 constexpr std::int64_t kElementsForAny = std::int64_t{1} << 16;
-constexpr std::size_t kSeeds = 8;        // other seeds tried
-constexpr std::size_t kSchedules = 6;    // other schedules tried
-constexpr std::size_t kNamedValues = 6;  // in a sentence
+constexpr std::size_t kSeeds = 8;          // other seeds tried
+constexpr std::size_t kSchedules = 6;      // other schedules tried
+constexpr std::size_t kNamedValues = 6;    // in a sentence
+constexpr std::uint64_t kBeyondShare = 5;  // of the executions, for values beyond one threshold
+constexpr std::size_t kConfigs = 16;       // other whole configs tried
 
 /// What came of one value of a coordinate.
 struct Shown {
@@ -140,9 +142,36 @@ std::vector<std::int64_t> values_around(const core::ParameterSpec& spec, std::in
   return {values.begin(), values.end()};
 }
 
-/// Ask for the values around an integer, then bisect where one threshold explains them.
+/// What is left of a threshold that bisection found, which takes for granted that a case fails on
+/// one side only, when values on both sides are asked that may tell otherwise.
+Role role_beyond(const core::ParameterSpec& spec, const std::set<std::int64_t>& tiles, bool from,
+                 Coordinate& coordinate, Redraw& redraw, const std::function<bool()>& go_on) {
+  for (const bool passing_side : {true, false}) {
+    for (const std::int64_t value : detail::beyond_threshold(
+             spec, coordinate.threshold, passing_side ? tiles : std::set<std::int64_t>{},
+             from != passing_side)) {
+      if (!go_on()) break;
+      redraw(std::to_string(value));
+    }
+  }
+  const auto on_failing_side = [&](const std::string& text) {
+    const std::int64_t value = number_of(text);
+    return from ? value >= coordinate.threshold : value <= coordinate.threshold;
+  };
+  if (std::any_of(coordinate.passed_at.begin(), coordinate.passed_at.end(), on_failing_side)) {
+    return Role::some;
+  }
+  if (std::all_of(coordinate.failed_at.begin(), coordinate.failed_at.end(), on_failing_side)) {
+    return from ? Role::from : Role::up_to;
+  }
+  return from ? Role::from_and_below : Role::up_to_and_above;
+}
+
+/// Ask for the values around an integer, then bisect where one threshold explains them. Values
+/// beyond it are asked as long as `go_on` says so.
 void explain_integer(const core::ParameterSpec& spec, const std::set<std::int64_t>& tiles,
-                     Coordinate& coordinate, const Try& attempt) {
+                     Coordinate& coordinate, const Try& attempt,
+                     const std::function<bool()>& go_on) {
   const std::int64_t own = number_of(coordinate.value);
   Redraw redraw(coordinate, attempt);
   for (const std::int64_t value : values_around(spec, own, tiles)) redraw(std::to_string(value));
@@ -173,15 +202,15 @@ void explain_integer(const core::ParameterSpec& spec, const std::set<std::int64_
       }
       return failing;
     };
-    if (all_below) {
-      coordinate.role = Role::from;
-      coordinate.threshold = bisect(least_failing, nearest_below);
-    } else if (all_above) {
-      coordinate.role = Role::up_to;
-      coordinate.threshold = bisect(largest_failing, nearest_above);
-    } else if (const auto multiple = deciding_multiple(coordinate, own, tiles)) {
-      coordinate.role = Role::multiple;
-      coordinate.threshold = *multiple;
+    if (all_below || all_above) {
+      coordinate.threshold =
+          all_below ? bisect(least_failing, nearest_below) : bisect(largest_failing, nearest_above);
+      coordinate.role = role_beyond(spec, tiles, all_below, coordinate, redraw, go_on);
+    }
+    if (coordinate.role == Role::some) {
+      const auto multiple = deciding_multiple(coordinate, own, tiles);
+      coordinate.threshold = multiple.value_or(0);
+      if (multiple) coordinate.role = Role::multiple;
     }
   }
   sort_numbers(coordinate.failed_at);
@@ -207,19 +236,8 @@ class Explainer {
         resolved_(detail::resolve_case(registry, trial)),
         trial_(trial) {
     most_elements_ = std::max(kElementsForAny, options.growth * probe_.elements(trial));
-    // Tiles and other settings whose multiples may decide.
-    for (const auto& [name, value] : resolved_.config.values()) {
-      if (!value.empty() && value.size() < 10 &&
-          std::all_of(value.begin(), value.end(), [](char c) { return c >= '0' && c <= '9'; })) {
-        tiles_.insert(number_of(value));
-      }
-    }
-    if (resolved_.subject->lengths) {
-      const kernels::TileLengths lengths =
-          resolved_.subject->lengths(resolved_.problem, resolved_.variant->name, resolved_.config);
-      tiles_.insert({lengths.tile_k, lengths.tile_rows});
-    }
-    std::erase_if(tiles_, [](std::int64_t tile) { return tile < 2; });
+    tiles_ = detail::tiles_of(resolved_);
+    beyond_ = std::max<std::uint64_t>(1, options.executions / kBeyondShare);
   }
 
   Explanation run() {
@@ -355,7 +373,13 @@ class Explainer {
         return shown(other);
       };
       if (spec.kind == core::ParameterSpec::Kind::integer) {
-        explain_integer(spec, is_config ? std::set<std::int64_t>{} : tiles_, coordinate, with);
+        // A threshold is asked about further with a share of the budget.
+        const auto go_on = [this, before = std::optional<std::uint64_t>()]() mutable {
+          if (!before) before = probe_.executions();
+          return probe_.executions() - *before < beyond_ && !probe_.spent();
+        };
+        explain_integer(spec, is_config ? std::set<std::int64_t>{} : tiles_, coordinate, with,
+                        go_on);
       } else {
         Redraw redraw(coordinate, with);
         for (const std::string& value : other_values(spec)) redraw(value);
@@ -373,6 +397,50 @@ class Explainer {
   void explain_config() {
     explain_parameters("config", resolved_.subject->config_domain(resolved_.variant->name),
                        resolved_.config, &core::TrialToken::config, true);
+    const auto alone = [](const Coordinate& one) {
+      return one.group == "config" && one.role == Role::only_value && one.otherwise_at.empty();
+    };
+    if (std::any_of(explanation_.coordinates.begin(), explanation_.coordinates.end(), alone)) {
+      explain_whole_configs(alone);
+    }
+  }
+
+  /// Many subjects are built in some combinations of their tunables: the other ones as they are,
+  /// for the parameters of which no other value could be tried by itself.
+  void explain_whole_configs(const std::function<bool(const Coordinate&)>& alone) {
+    Coordinate whole;
+    whole.group = "config";
+    whole.name = "(whole)";
+    Redraw redraw(whole, [&](const std::string& line) {
+      core::TrialToken other = trial_;
+      other.config = line.substr(1, line.size() - 2);
+      return shown(other);
+    });
+    std::size_t tried = 0;
+    for (const core::Config& config :
+         resolved_.subject->configs(resolved_.problem, resolved_.variant->name)) {
+      if (config == resolved_.config || tried == kConfigs) continue;
+      ++tried;
+      const std::optional<bool> fails = redraw("[" + config.line() + "]");
+      if (!fails) continue;
+      for (Coordinate& one : explanation_.coordinates) {
+        if (!alone(one) || !config.has(one.name) || config.text(one.name) == one.value) continue;
+        std::vector<std::string>& values = *fails ? one.failed_at : one.passed_at;
+        const std::string value = config.text(one.name);
+        if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+      }
+    }
+    if (tried == 0) return;
+    for (Coordinate& one : explanation_.coordinates) {
+      if (!alone(one) || role_of(one) == Role::only_value) continue;
+      one.role = Role::with_others;
+      if (std::all_of(one.value.begin(), one.value.end(), [](char c) { return std::isdigit(c); })) {
+        sort_numbers(one.failed_at);
+        sort_numbers(one.passed_at);
+      }
+    }
+    whole.role = explanation_.budget_spent ? Role::not_tried : role_of(whole);
+    explanation_.coordinates.push_back(std::move(whole));
   }
 
   void explain_data() {
@@ -426,6 +494,7 @@ class Explainer {
   core::TrialToken trial_;
   std::int64_t most_elements_ = 0;
   std::set<std::int64_t> tiles_;
+  std::uint64_t beyond_ = 0;  // executions for the values beyond one threshold
   std::vector<std::uint64_t> seeds_;
   Explanation explanation_;
 };
@@ -439,7 +508,10 @@ std::string_view name_of(Role role) {
   case Role::from:
   case Role::up_to: return "threshold";
   case Role::multiple: return "multiple";
-  case Role::some: return "some";
+  case Role::some:
+  case Role::from_and_below:
+  case Role::up_to_and_above: return "some";
+  case Role::with_others: return "combined";
   case Role::unclear: return "unclear";
   case Role::only_value: return "-";
   case Role::not_tried: return "not tried";
@@ -483,6 +555,25 @@ std::string Coordinate::role_text() const {
   }
   case Role::some:
     return fmt::format("fails at {}; passes at {}", listed(failed_at), listed(passed_at));
+  case Role::from_and_below:
+  case Role::up_to_and_above: {
+    const bool below = role == Role::from_and_below;
+    std::vector<std::string> beyond;
+    for (const std::string& value : failed_at) {
+      if (below ? number_of(value) < threshold : number_of(value) > threshold) {
+        beyond.push_back(value);
+      }
+    }
+    return fmt::format("no single threshold: fails at every value tried {} {}, and {} it at {}; "
+                       "passes at {} and {} more",
+                       below ? "from" : "up to", threshold, below ? "below" : "above",
+                       listed(beyond), passes_beside(below), passed_at.size() - 1);
+  }
+  case Role::with_others:
+    return fmt::format("never alone; in other whole configs {}{}{}",
+                       failed_at.empty() ? "" : "fails at " + listed(failed_at),
+                       failed_at.empty() || passed_at.empty() ? "" : "; ",
+                       passed_at.empty() ? "" : "passes at " + listed(passed_at));
   case Role::unclear:
     return fmt::format("passes at {}{}", listed(passed_at),
                        failed_at.empty() ? "" : "; fails at " + listed(failed_at));
@@ -557,6 +648,12 @@ std::string to_text(const Explanation& explanation) {
     text += fmt::format("  unclear: {} of {} other seeds fail, so that a value may pass by chance; "
                         "`faultline stress` measures rates\n",
                         explanation.other_seeds_failed, explanation.other_seeds);
+  }
+  if (explanation.finding == core::FindingClass::unknown) {
+    text += fmt::format("  unknown: one trial does not tell the class; `faultline verify {}@{}` "
+                        "sweeps problems and configs, and names those that a sweep shows (tail, "
+                        "config)\n",
+                        trial.subject, trial.variant);
   }
   if (explanation.budget_spent) {
     text += fmt::format("  {} before everything was tried\n",

@@ -2,6 +2,7 @@
 #include "faultline/stress/reduce.hpp"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -119,6 +120,9 @@ class Reducer {
   /// Take `smaller` in place of the smallest so far when it fails in the same way.
   bool accept(const core::TrialToken& smaller, std::string change) {
     if (probe_.spent()) return false;
+    // The simulator does what it did: asked again in the next pass it would be turned down again.
+    const std::string token = probe_.on_model() ? core::encode(smaller) : "";
+    if (turned_down_.count(token) > 0) return false;
     ReduceStep step;
     step.change = std::move(change);
     const ProbeResult result = probe_.run(smaller);
@@ -142,6 +146,7 @@ class Reducer {
       note(result);
     }
     reduction_.steps.push_back(step);
+    if (!step.accepted && !token.empty()) turned_down_.insert(token);
     return step.accepted;
   }
 
@@ -229,8 +234,28 @@ class Reducer {
     return false;
   }
 
-  /// The smallest value at once, then by halves of what is left, then by the step.
+  /// The smallest value that fails by bisection; then values below it that bisection passed over,
+  /// smallest first, and from one that fails again.
   bool shrink_integer(const core::ParameterSpec& spec, std::string core::TrialToken::*line) {
+    bool any = bisect_integer(spec, line);
+    while (!probe_.spent()) {
+      const std::set<std::int64_t> tiles =
+          detail::tiles_of(detail::resolve_case(registry_, reduction_.smallest));
+      std::vector<std::int64_t> below =
+          detail::beyond_threshold(spec, values(line).integer(spec.name), tiles, false);
+      std::sort(below.begin(), below.end());
+      const bool smaller = std::any_of(below.begin(), below.end(), [&](std::int64_t value) {
+        return try_value(spec, line, std::to_string(value));
+      });
+      if (!smaller) return any;
+      any = true;
+      bisect_integer(spec, line);
+    }
+    return any;
+  }
+
+  /// The smallest value at once, then by halves of what is left, then by the step.
+  bool bisect_integer(const core::ParameterSpec& spec, std::string core::TrialToken::*line) {
     bool any = false;
     if (!spec.allowed.empty()) {
       std::vector<std::int64_t> allowed = spec.allowed;
@@ -297,6 +322,7 @@ class Reducer {
 
   CaseProbe probe_;
   const kernels::SubjectRegistry& registry_;
+  std::set<std::string> turned_down_;  // tokens
   Reduction reduction_;
 };
 

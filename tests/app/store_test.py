@@ -142,26 +142,31 @@ def text_of_a_foreign_store_does_nothing_to_a_terminal():
 def explains_and_reduces():
     expect(run(f"verify {CASE} --backend simulator --store s.db"), 1)
     token = rows("s.db", "SELECT token FROM failing_cases")[0][0]
-    done = expect(run("explain " + token), 0, "gemv@dropped_tail n=1 k=257", "fails as ")
+    wide = " --width 1000"
+    done = expect(run("explain " + token + wide), 0, "gemv@dropped_tail n=1 k=257", "fails as ")
     table = {line.split()[1]: line for line in done.out.splitlines() if line.startswith("  ")}
     check(re.search(r" free .*fails at every other value", table["n"]), "n is free", done)
     check(re.search(r" multiple .*passes at multiples of 2048", table["k"]), "k", done)
     check(" free " in table["seed"] and " free " in table["dtype"], "seed and dtype", done)
     line = "faultline verify " + CASE + " --backend simulator"
     for words in ("1 --store s.db", shlex.quote(line), CASE + " --backend simulator"):
-        check(run("explain " + words).out == done.out, "the same by other words: " + words)
+        check(run("explain " + words + wide).out == done.out, "the same by other words: " + words)
     expect(run(f"explain {CLEAN} --backend simulator"), 4, "does not fail in 1 trial")
     expect(run("explain 1"), 2, "needs --store FILE")
     expect(run("explain 7 --store s.db"), 2, "has no failing case 7")
     expect(run(f"explain {token} --executions 5"), 0, "the budget was spent")
     quiet = expect(run(f"explain -q {token}"), 0)
     check(quiet.out == done.out.splitlines(keepends=True)[0], "the first line", quiet)
-    verbose = expect(run(f"explain -v {token}"), 0, "  k passes at ")
+    verbose = expect(run(f"explain -v {token}" + wide), 0, "  k passes at ")
     check(verbose.out.startswith(done.out), "more of the same", verbose)
+    narrow = expect(run(f"explain -v {token} --width 60"), 0)
+    check(max(map(len, narrow.out.splitlines())) <= 60, "60 columns", narrow)
 
     done = expect(run(f"reduce -v {token}"), 0, "taken", "k 257 -> 1", "n=1 k=1 ")
     quiet = expect(run(f"reduce -q {token}"), 0)
     check(quiet.out.startswith("faultline replay fl1.") and quiet.out.count("\n") == 1, "a command")
+    check(re.search(r"  from  n=1 k=257 .*\n(.*\n)*  to    n=1 k=1 (.*\n)*  the smallest found",
+                    done.out), "from what to what", done)
     expect(run(quiet.out[len("faultline "):]), 1)
     expect(run(f"reduce {CLEAN} --backend simulator"), 4, "does not fail in 1 trial")
 
@@ -207,7 +212,7 @@ def survives_kill_9():
     done = rows("s.db", "SELECT finished_at, trials, record FROM runs ORDER BY id")
     check(done[0][0] and done[1][0] is None and done[1][1] > 0, "what it had done")
     check(json.loads(done[1][2])["evidence"]["interrupted"], "marked as unfinished")
-    expect(run("report last --store s.db"), 0, "Interrupted: ")
+    expect(run("report last --store s.db"), 0, "Cut short: ")
     # What the replay of case 1 showed is kept, too, though the sweep was killed.
     check(rows("s.db", "SELECT times_seen, last_run_id FROM failing_cases WHERE id = 1") ==
           [(2, 2)], "the replay")

@@ -24,6 +24,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using Role = Coordinate::Role;
 
 /// What a trial is, for a fault that depends on it.
@@ -159,6 +160,68 @@ TEST_F(FailingCases, ThresholdsAreBisected) {
   EXPECT_THAT(coordinate(ragged, "n").text(), HasSubstr("passes at multiples of 16 (96, 112, 128"));
   const Explanation whole = explained([](const Where& w) { return w.n % 16 == 0; }, 96);
   EXPECT_THAT(coordinate(whole, "n").text(), HasSubstr("fails at multiples of 16"));
+}
+
+TEST_F(FailingCases, AThresholdIsAskedAboutBelowWhatBisectionFound) {
+  // From 55 on, and at 40, which bisection does not meet.
+  const Fault mixed = [](const Where& w) { return w.n >= 55 || w.n == 40; };
+  const Explanation two = explained(mixed, 62);
+  EXPECT_EQ(coordinate(two, "n").role, Role::from_and_below);
+  EXPECT_THAT(coordinate(two, "n").text(),
+              HasSubstr("no single threshold: fails at every value tried from 55, and below it at "
+                        "40; passes at 54 and "));
+  EXPECT_EQ(name_of(coordinate(two, "n").role), "some");
+  const Explanation up = explained([](const Where& w) { return w.n <= 57 || w.n == 120; }, 50);
+  EXPECT_EQ(coordinate(up, "n").role, Role::up_to_and_above);
+  EXPECT_THAT(coordinate(up, "n").text(),
+              HasSubstr("tried up to 57, and above it at 120; passes at 58 and "));
+  // Beyond its share of the executions nothing more is asked: the budget is for all coordinates.
+  EXPECT_FALSE(explained(mixed, 62).budget_spent);
+
+  FaultyBackend backend(true, mixed);
+  const Reduction small = reduce(backend, registry_, token("simulator", 62));
+  EXPECT_EQ(small.smallest.problem, "n=40");
+}
+
+TEST_F(FailingCases, ConfigsThatChangeTogetherAreTriedWhole) {
+  kernels::SubjectRegistry combined;
+  kernels::Subject subject = test::toy_subject();
+  // No config differs in its stages alone.
+  core::ParameterSpec threads;
+  threads.name = "threads";
+  threads.allowed = {32, 64, 96};
+  threads.default_value = "32";
+  subject.config_domain = [stages = subject.config_domain("clean").parameters[0],
+                           threads](const std::string&) {
+    return core::Domain{{stages, threads}};
+  };
+  subject.configs = [](const core::Problem&, const std::string&) {
+    std::vector<core::Config> all;
+    for (std::int64_t s = 1; s <= 3; ++s) {
+      core::Config config;
+      config.set("stages", s);
+      config.set("threads", 32 * s);
+      all.push_back(config);
+    }
+    return all;
+  };
+  subject.plan = [](const core::Problem& problem, const std::string& variant,
+                    const core::Config& config) {
+    if (config.integer("threads") != 32 * config.integer("stages")) {
+      throw core::UsageError("not built");
+    }
+    return test::toy_plan(problem, variant, config);
+  };
+  combined.add(subject);
+  FaultyBackend backend(true, [](const Where& w) { return w.stages >= 2; });
+  core::TrialToken trial = token("simulator", 64);
+  trial.config = "stages=3 threads=96";
+  const Explanation whole = explain(backend, combined, trial, {});
+  EXPECT_EQ(coordinate(whole, "stages").role, Role::with_others);
+  EXPECT_EQ(coordinate(whole, "stages").text(),
+            "never alone; in other whole configs fails at 2; passes at 1");
+  EXPECT_EQ(coordinate(whole, "(whole)").text(),
+            "fails at [stages=2 threads=64]; passes at [stages=1 threads=32]");
 }
 
 TEST_F(FailingCases, AnotherFailureCountsNeitherWay) {

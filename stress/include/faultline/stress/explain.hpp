@@ -30,15 +30,18 @@ std::optional<core::TrialToken> first_failure(core::Backend& backend,
 /// One coordinate of a case and what it has to do with the failure.
 struct Coordinate {
   enum class Role : std::uint8_t {
-    free,        ///< it fails at every other value tried
-    needed,      ///< it fails at no other value tried
-    from,        ///< it fails from `threshold` on, and not below
-    up_to,       ///< it fails up to `threshold`, and not above
-    multiple,    ///< multiples of `threshold` decide
-    some,        ///< it fails at some values and not at others
-    unclear,     ///< it passes at some values, which may be chance: few other seeds fail
-    only_value,  ///< nothing else could be tried: domain, cost or contract
-    not_tried,   ///< the budget was spent before
+    free,             ///< it fails at every other value tried
+    needed,           ///< it fails at no other value tried
+    from,             ///< it fails from `threshold` on, and not below
+    up_to,            ///< it fails up to `threshold`, and not above
+    multiple,         ///< multiples of `threshold` decide
+    some,             ///< it fails at some values and not at others
+    from_and_below,   ///< it fails at every value tried from `threshold` on, and at some below
+    up_to_and_above,  ///< it fails at every value tried up to `threshold`, and at some above
+    with_others,      ///< of a config: never changed alone, whole other configs were tried
+    unclear,          ///< it passes at some values, which may be chance: few other seeds fail
+    only_value,       ///< nothing else could be tried: domain, cost or contract
+    not_tried,        ///< the budget was spent before
   };
   std::string group;  ///< "problem", "config" or "trial"
   std::string name, value;
@@ -80,7 +83,10 @@ struct Explanation {
 };
 
 /// Every parameter of the problem and of the config, the data mode, the seed, and the schedule
-/// (simulator) or perturbation (device). Thresholds of integers are bisected.
+/// (simulator) or perturbation (device). Thresholds of integers are bisected, and multiples of
+/// powers of two and of tiles on the passing side asked, where a case that has no single threshold
+/// would fail. Where a subject has no config that differs in one parameter alone, its other configs
+/// are tried whole.
 ///
 /// Only of a case that fails every time: on the simulator a trial always does what it did, on a
 /// device it must fail in all of `repeats` runs. Otherwise what one draw shows would be chance, and
