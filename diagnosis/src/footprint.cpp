@@ -222,7 +222,7 @@ std::string template_text(const core::Evidence& evidence, const std::string& out
     const std::string name =
         next.name + (next.tile == best.tile ? "" : fmt::format(" ({})", place_text(next)));
     text += telling == 0 ? fmt::format("; {} explains as much", name)
-            : next.r_squared > 0.0
+            : next.r_squared >= 0.001
                 ? fmt::format("; next {}: {}", name, r_squared_text(next.r_squared, telling))
                 : "; nothing else explains any of it";
   }
