@@ -132,6 +132,11 @@ std::string bin_end_text(std::size_t bin) {
   return fmt::format("2^{}", core::kLowestErrorExponent + static_cast<int>(bin) - 1);
 }
 
+std::string axis_text(std::size_t bin) {
+  const double end = core::error_bin_limit(bin);
+  return end >= 1000.0 ? fmt::format("2^{}", std::ilogb(end)) : bin_end_text(bin);
+}
+
 std::string bin_text(std::size_t bin) {
   if (bin == 0) {
     return "0";

@@ -39,5 +39,7 @@ std::string bars_legend(bool unicode);
 std::string bin_text(std::size_t bin);
 /// Upper end of a bin that has one: "0.5", "1,024", "2^-10".
 std::string bin_end_text(std::size_t bin);
+/// The same in at most five characters, for an axis: "0.5", "512", "2^16".
+std::string axis_text(std::size_t bin);
 
 }  // namespace faultline::reports

@@ -13,15 +13,22 @@
 #include "faultline/diagnosis/experiment.hpp"
 #include "kill_matrix_table.hpp"
 #include "numbers.hpp"
+#include "view.hpp"
 
 namespace faultline::reports {
 namespace {
 
 constexpr std::size_t kTermRows = 8;
 constexpr std::size_t kGrowthRows = 12;
-constexpr double kVisible = 1.5;  // bounds that an effect needs to be relied on
+constexpr double kVisible = 1.5;   // bounds that an effect needs to be relied on
+constexpr double kFitsWell = 0.9;  // R^2 from which a row is marked
 
-std::string coefficient_text(double value) { return fmt::format("{:+.3f}", value); }
+bool is_bad(const EvidenceTable::Row& row) { return row.bad; }
+
+std::string coefficient_text(double value) {
+  const std::string text = fmt::format("{:+.3f}", value);
+  return text == "-0.000" ? "+0.000" : text;
+}
 
 std::string r_squared_text(double value) {
   return value > 0.9995 && value < 1.0 ? fmt::format("{:.5f}", value)
@@ -87,7 +94,7 @@ EvidenceTable term_fits(const core::Evidence& evidence) {
                                         [](const core::TermOutputEvidence& output) {
                                           return output.visibility >= kVisible;
                                         })},
-                          term.r_squared >= 0.9});
+                          term.r_squared >= kFitsWell});
   }
   for (const core::TermCombinationEvidence& several : evidence.term_combinations) {
     if (several.problem != best->problem || several.config != best->config) {
@@ -95,7 +102,7 @@ EvidenceTable term_fits(const core::Evidence& evidence) {
     }
     std::vector<std::string> coefficients;
     for (const double coefficient : several.coefficients) {
-      coefficients.push_back(fmt::format("{:+.2f}", coefficient));
+      coefficients.push_back(coefficient_text(coefficient));
     }
     table.rows.push_back({{fmt::format("{}", fmt::join(several.names, " and ")),
                            fmt::format("{}", fmt::join(coefficients, " ")),
@@ -109,10 +116,16 @@ EvidenceTable term_fits(const core::Evidence& evidence) {
     table.footer += fmt::format("; of {}", cell_name(best->problem, best->config));
   }
   if (here.size() > kTermRows) {
-    table.footer +=
-        fmt::format("; {} more fit no better", count_text(here.size() - kTermRows, "hypothesis"));
+    table.footer += fmt::format("; {} more {} fit no better", count_text(here.size() - kTermRows),
+                                here.size() - kTermRows == 1 ? "hypothesis" : "hypotheses");
   }
   table.footer += ". Terms: -1 missing, +1 counted twice; forms: 1 is exactly that form";
+  if (std::count_if(table.rows.begin(), table.rows.end(), is_bad) > 1) {
+    table.footer += fmt::format(
+        ". In red: R^2 >= {}; effects that look alike all fit well, and the findings say which is "
+        "blamed",
+        kFitsWell);
+  }
   return table;
 }
 
@@ -146,7 +159,7 @@ EvidenceTable growth(const core::Evidence& evidence) {
   EvidenceTable table{.id = "growth",
                       .title = "Accuracy by length",
                       .remark = "relative L2 error, whole tensors pooled",
-                      .columns = {{"output"}, {"config", false, true}},
+                      .columns = {{"output"}, {"problem", false, true}, {"config", false, true}},
                       .rows = {},
                       .footer = {}};
   using Key = std::tuple<std::string, std::string, std::string>;
@@ -162,9 +175,16 @@ EvidenceTable growth(const core::Evidence& evidence) {
                                  : std::to_string(length),
                              true});
   }
+  // The problem without its length tells rows of one config apart.
+  std::vector<std::string_view> other_lines;
+  for (const auto& [key, by_length] : series) {
+    other_lines.push_back(std::get<2>(key));
+  }
+  const CommonWords others(other_lines);
   std::vector<std::pair<Key, EvidenceTable::Row>> rows;
   for (const auto& [key, by_length] : series) {
-    EvidenceTable::Row row{{std::get<0>(key), std::get<1>(key)}, false};
+    EvidenceTable::Row row{{std::get<0>(key), others.without(std::get<2>(key)), std::get<1>(key)},
+                           false};
     for (const auto& [length, chunks] : chunks_of) {
       const auto found = by_length.find(length);
       if (found == by_length.end()) {
@@ -186,8 +206,18 @@ EvidenceTable growth(const core::Evidence& evidence) {
   if (rows.size() > kGrowthRows) {
     table.footer += fmt::format("; {} more rows in the JSON report", rows.size() - kGrowthRows);
   }
-  table.detail_only = std::none_of(table.rows.begin(), table.rows.end(),
-                                   [](const EvidenceTable::Row& row) { return row.bad; });
+  const auto same_problem = [](const EvidenceTable::Row& row) {
+    return row.cells[1].empty() || row.cells[1] == "-";
+  };
+  if (std::all_of(table.rows.begin(), table.rows.end(), same_problem)) {
+    table.columns.erase(table.columns.begin() + 1);
+    for (EvidenceTable::Row& row : table.rows) {
+      row.cells.erase(row.cells.begin() + 1);
+    }
+  } else if (!others.text().empty()) {
+    table.footer += "; all with " + others.text();
+  }
+  table.detail_only = std::none_of(table.rows.begin(), table.rows.end(), is_bad);
   return table;
 }
 
@@ -238,7 +268,8 @@ EvidenceTable intermediates(const core::Evidence& evidence) {
 EvidenceTable experiments(const core::Evidence& evidence) {
   EvidenceTable table{.id = "experiments",
                       .title = "Cures and knobs",
-                      .remark = "what failed, again with one thing changed",
+                      .remark =
+                          "what failed, again with one thing changed, both in trials of their own",
                       .columns = {{"changed", false, true},
                                   {"wrong before", true},
                                   {"wrong after", true},

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "cases.hpp"
 #include "html_page.hpp"
 #include "html_script.hpp"
 #include "html_style.hpp"
@@ -46,6 +47,38 @@ void HtmlPage::bullets(const std::vector<std::string>& sentences, bool plain) {
     out.put("<li>", escaped(sentence), "</li>");
   }
   out.put("</ul>\n");
+}
+
+void HtmlPage::place(std::string_view text) {
+  constexpr std::size_t kKept = 40;  // characters that fit a phone
+  while (!text.empty()) {
+    const std::size_t blank = std::min(text.find(' '), text.size());
+    const std::size_t slash = text.find('/');
+    if (slash < blank) {
+      out.put(escaped(text.substr(0, slash + 1)), "<wbr>");
+      text.remove_prefix(slash + 1);
+      continue;
+    }
+    const bool has_line = blank > 0 && text[blank - 1] >= '0' && text[blank - 1] <= '9';
+    if (has_line && blank <= kKept) {
+      out.put("<span class=\"kept\">", escaped(text.substr(0, blank)), "</span>",
+              escaped(text.substr(blank)));
+    } else {
+      out.put(escaped(text));
+    }
+    return;
+  }
+}
+
+void HtmlPage::name(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find_first_of("@_"), text.size() - 1) + 1;
+    out.put(escaped(text.substr(0, end)));
+    text.remove_prefix(end);
+    if (!text.empty()) {
+      out.put("<wbr>");
+    }
+  }
 }
 
 void HtmlPage::bar(double share) {
@@ -125,6 +158,9 @@ void write_replay(HtmlWriter& out, const RunRecord& record) {
     if (i == kInSight) {
       out.put("<details><summary>", number(shown - kInSight), " more to replay</summary>\n");
     }
+    if (const std::string label = replay_label(record, record.replay_lines[i]); !label.empty()) {
+      out.put("<p class=\"note\">", escaped(label), ":</p>\n");
+    }
     out.put("<div class=\"command\"><code id=\"replay", number(i), "\">",
             escaped(record.replay_lines[i]),
             "</code><button type=\"button\" hidden data-copy=\"replay", number(i),
@@ -144,7 +180,7 @@ void write_summary(HtmlWriter& out, const RunRecord& record) {
   out.put("<h1>", escaped(headline.empty() ? outcome_text(record.verdict.outcome) : headline),
           "</h1>\n");
   if (record.evidence.interrupted) {
-    out.put("<p class=\"alert\">Interrupted: the figures below cover what had finished.</p>\n");
+    out.put("<p class=\"alert\">Cut short: the figures below cover what had finished.</p>\n");
   }
   out.put("<dl class=\"facts\">\n");
   fact(out, "Problem", problem_text(record), true);

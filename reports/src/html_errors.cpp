@@ -29,6 +29,7 @@ void write_columns(HtmlPage& page, const std::vector<std::uint64_t>& bins, std::
                    std::string_view label) {
   const std::size_t shown = std::max(bins.size(), limit < core::kErrorBins ? limit + 3 : 0);
   const std::uint64_t largest = bins.empty() ? 0 : *std::max_element(bins.begin(), bins.end());
+  const std::size_t one = core::error_bin(1.0);  // its label stays
   const double width = 1.0 / static_cast<double>(std::max<std::size_t>(shown, 12));
   page.out.put("<svg class=\"columns\" role=\"img\" aria-label=\"", escaped(label), "\">");
   for (std::size_t bin = 0; bin < shown; ++bin) {
@@ -46,9 +47,14 @@ void write_columns(HtmlPage& page, const std::vector<std::uint64_t>& bins, std::
     if (bin == 0 || last || (bin % 4 == 3 && bin + 2 < core::kErrorBins)) {
       // A bin ends at its right edge; zero and what is not finite have no end.
       const double place = bin == 0 || last ? x + 0.5 * width : x + width;
-      page.out.put("<text y=\"95%\"", place > 0.95 ? literal(" class=\"end\"") : literal(""),
+      // A phone has room for every other one.
+      const bool between = bin != 0 && !last && bin % 8 != one % 8;
+      page.out.put("<text y=\"95%\"",
+                   place <= 0.95 ? (between ? literal(" class=\"between\"") : literal(""))
+                   : between     ? literal(" class=\"end between\"")
+                                 : literal(" class=\"end\""),
                    " x=\"", percent(std::min(place, 1.0)), "\">",
-                   escaped(last ? std::string("inf") : bin_end_text(bin)), "</text>");
+                   escaped(last ? std::string("inf") : axis_text(bin)), "</text>");
     }
   }
   if (limit < core::kErrorBins) {

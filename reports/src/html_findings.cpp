@@ -20,19 +20,29 @@ void write_frame(HtmlPage& page, const core::SourceLocation& where, bool innermo
   if (!innermost) {
     page.out.put("<span class=\"label\">inlined at</span> ");
   }
-  page.out.put("<span class=\"mono\">", escaped(place_text(where)), "</span></p>\n");
+  page.out.put("<span class=\"mono\">");
+  page.place(place_text(where));
+  page.out.put("</span></p>\n");
   if (const core::SourceExcerpt* excerpt = find_excerpt(page.record, where.file, where.line)) {
-    page.out.put("<pre tabindex=\"0\" role=\"group\" aria-label=\"Source of ",
-                 escaped(place_text(where, false)), "\"><code>");
-    int line = excerpt->first_line;
-    for (const auto& text : excerpt->lines) {
+    page.out.put("<pre role=\"group\" aria-label=\"Source of ", escaped(place_text(where, false)),
+                 "\"><code>");
+    const auto lines = shown_lines(*excerpt, where.line);
+    const auto text_of = [&](int line) -> std::string_view {
+      return excerpt->lines[static_cast<std::size_t>(line - excerpt->first_line)];
+    };
+    std::size_t indentation = std::string::npos;  // that all lines share
+    for (int line = lines.first; line < lines.second; ++line) {
+      indentation = std::min(indentation, text_of(line).find_first_not_of(' '));
+    }
+    for (int line = lines.first; line < lines.second; ++line) {
+      const std::string_view text = text_of(line);
       if (line == where.line) {
         page.out.put("<span class=\"row marked\" aria-current=\"true\">");
       } else {
         page.out.put("<span class=\"row\">");
       }
-      page.out.put("<span class=\"n\">", number(line), "</span>", escaped(text), "\n</span>");
-      ++line;
+      page.out.put("<span class=\"n\">", number(line), "</span>",
+                   escaped(text.substr(std::min(text.size(), indentation))), "\n</span>");
     }
     page.out.put("</code></pre>\n");
   }
@@ -114,32 +124,21 @@ void write_races(HtmlPage& page) {
 }
 
 void write_stops(HtmlPage& page) {
-  std::size_t stopped = 0;
-  const auto stop = [&](const std::string& name, const core::TrialResult& result) {
-    if (result.status == core::ExecutionStatus::completed) {
-      return;
-    }
-    if (++stopped == 1) {
-      page.open_section("stopped", "Not completed");
-    }
-    if (stopped > kMostStops) {
-      return;
-    }
-    page.out.put("<p><span class=\"warn\">", escaped(core::name_of(result.status)),
-                 "</span> <span class=\"label\">(", escaped(name), ")</span> ",
-                 escaped(result.message), "</p>\n");
-    page.bullets(result.details, true);
-  };
-  for (const auto& arm : page.record.evidence.arms) {
-    stop(arm.perturbation.name, arm.result);
+  const std::vector<Stops> stops = stops_of(page.record);
+  if (stops.empty()) {
+    return;
   }
-  for (const auto& config : page.record.evidence.configs) {
-    stop(config.problem + "; " + config.config, config.result);
+  page.open_section("stopped", "Not completed");
+  const std::size_t shown = std::min(stops.size(), kMostStops);
+  for (std::size_t s = 0; s < shown; ++s) {
+    const Stops& stop = stops[s];
+    page.out.put("<p><span class=\"warn\">", escaped(core::name_of(stop.status)),
+                 "</span> <span class=\"label\">(", escaped(names_text(stop)), ")</span> ",
+                 escaped(stop.message), "</p>\n");
+    page.bullets(stop.details, true);
   }
-  if (stopped > 0) {
-    page.more(stopped - std::min(stopped, kMostStops));
-    page.close_section();
-  }
+  page.more(stops.size() - shown);
+  page.close_section();
 }
 
 void write_further_evidence(HtmlPage& page) {

@@ -31,6 +31,10 @@ class HtmlPage {
   /// One column's heading.
   void column(std::string_view title, bool right = false);
   void bullets(const std::vector<std::string>& sentences, bool plain);
+  /// "kernels/x.cuh:214 in f", to be broken behind a '/', never between a file and its line.
+  void place(std::string_view text);
+  /// "gemv@missing_barrier", to be broken behind '@' and '_'.
+  void name(std::string_view text);
   /// A bar of `share` of a whole; full and red when it is over.
   void bar(double share);
   /// "12 more are in the JSON record."

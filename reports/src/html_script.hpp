@@ -229,9 +229,13 @@ class TileMap {
     this.written = true;
   }
 
-  // Shows one trial, or all of them again.
-  show(trial) {
+  // Shows one trial, or all of them again; nothing where this map is not of the trial's problem.
+  show(trial, concerned) {
     this.trial = trial;
+    const figure = this.table.closest("figure");
+    figure.hidden = !concerned;
+    if (!concerned) return;
+    if (trial && figure.closest("details")) figure.closest("details").open = true;
     this.cells.forEach((cell, i) => {
       if (!trial) {
         cell.className = this.shades[i];
@@ -252,7 +256,10 @@ for (const hint of all("[data-hint]")) hint.hidden = maps.length === 0;
 // Failing trials one by one, over the same maps.
 const player = document.getElementById("player");
 if (player) {
-  const sources = all("ol li", player).map(item => item.textContent);
+  const sources = all("ol li", player).map(item => (
+    {name: item.textContent, maps: new Set(item.dataset.maps.split(" ").map(Number))}));
+  const quiet = all("#tiles figure").filter(figure => !figure.querySelector("table.map"));
+  const folded = all("#tiles details").filter(details => details.querySelector("table.map"));
   const frames = player.dataset.frames.split(";").map(text => {
     const [head, ...tiles] = text.split(" ");
     const [source, trial] = head.split("/");
@@ -262,18 +269,34 @@ if (player) {
   const play = player.querySelector("[data-play]");
   const remark = document.querySelector("#tiles-title small");
   const remark_of_all = remark.textContent;
-  let timer = 0;
+  const opened = [];  // folds that a trial opened
+  let timer = 0, hidden_before = 0;
   const show = at => {
     range.value = at;
     const frame = at > 0 ? frames[at - 1] : null;
-    const by_map = new Map(maps.map((map, m) => [m, new Map()]));
+    const by_map = new Map(maps.map(map => [+map.table.dataset.map, new Map()]));
     for (const [map, cell, elements, ratio] of frame ? frame.tiles : []) {
       by_map.get(+map).set(+cell, {elements, ratio});
     }
-    maps.forEach((map, m) => map.show(frame ? by_map.get(m) : null));
+    const left = folded.map(details => details.open);
+    let hidden = 0;
+    for (const map of maps) {
+      const m = +map.table.dataset.map, concerned = !frame || frame.source.maps.has(m);
+      map.show(frame ? by_map.get(m) : null, concerned);
+      hidden += concerned ? 0 : 1;
+    }
+    for (const figure of quiet) figure.hidden = hidden > 0;
+    // What a trial opened is closed again with it.
+    folded.forEach((details, i) => {
+      if (!frame && opened[i]) details.open = false;
+      opened[i] = frame !== null && (opened[i] || (details.open && !left[i]));
+    });
+    if (hidden !== hidden_before) player.scrollIntoView({block: "nearest"});
+    hidden_before = hidden;
     shown.textContent = frame
-      ? `Trial ${grouped(frame.trial)} of ${frame.source}: ` +
-        `${counted(frame.tiles.length, "wrong square")} (${at} of ${frames.length})`
+      ? `Trial ${grouped(frame.trial)} of ${frame.source.name}: ` +
+        `${counted(frame.tiles.length, "wrong square")} (${at} of ${frames.length})` +
+        (hidden ? `; ${counted(hidden, "map")} of other problems hidden` : "")
       : `All ${player.dataset.trials}`;
     range.setAttribute("aria-valuetext", shown.textContent);
     remark.textContent = frame ? "share of its elements that were wrong in this trial"
@@ -326,6 +349,17 @@ if (player) {
   addEventListener("beforeprint", () => { stop(); show(0); });
   player.hidden = false;
   show(0);
+}
+
+// What can be scrolled to the right fades out there.
+{
+  const look = area => area.classList.toggle("cut",
+    area.scrollLeft + area.clientWidth < area.scrollWidth - 4);
+  const sizes = new ResizeObserver(entries => { for (const entry of entries) look(entry.target); });
+  for (const area of all(".scroll")) {
+    sizes.observe(area);
+    area.addEventListener("scroll", () => look(area), {passive: true});
+  }
 }
 
 // On paper everything is open.

@@ -36,9 +36,8 @@ white-space:nowrap}
 code,pre,.mono{font-family:ui-monospace,"SF Mono",Menlo,Consolas,"DejaVu Sans Mono",monospace;
 font-size:.867em}
 h1,h2,h3,h4,p,ul,dl,figure,pre{margin:0}
-h1{font-size:1.6rem;line-height:1.25;font-weight:650;letter-spacing:-.01em;max-width:52rem;
-margin:.5rem 0 0;overflow-wrap:anywhere;
-text-wrap:balance}
+h1{font-size:1.6rem;line-height:1.25;font-weight:650;letter-spacing:-.01em;margin:.5rem 0 0;
+overflow-wrap:anywhere;text-wrap:pretty}
 h2{font-size:1.1rem;font-weight:650;margin:0 0 .75rem}
 h2 small,h3 small,caption small{font-weight:400;color:var(--muted);font-size:.867rem;
 margin-left:.5rem}
@@ -92,15 +91,20 @@ gap:1rem 1.25rem;margin-top:.8rem}
 .site p{margin:.1rem 0}
 .site .mono{overflow-wrap:anywhere}
 .frame{margin-top:.5rem}
-pre{background:var(--surface);border-radius:6px;padding:.4rem 0;overflow-x:auto;line-height:1.45;
+.kept{white-space:nowrap}
+pre{background:var(--surface);border-radius:6px;padding:.4rem 0;line-height:1.45;
 margin-top:.2rem}
-pre code{display:block;width:max-content;min-width:100%;font-size:.8rem}
-pre .row{display:block;padding:0 .75rem;white-space:pre}
+pre code{display:block;font-size:.8rem}
+pre .row{display:block;padding:0 .75rem 0 4.4em;text-indent:-3.6em;white-space:pre-wrap;
+overflow-wrap:anywhere}
 pre .row.marked{background:var(--mark);box-shadow:inset 3px 0 var(--warn)}
-pre .n{display:inline-block;min-width:3.2em;padding-right:1em;text-align:right;color:var(--muted);
-user-select:none}
+pre .n{display:inline-block;width:3.6em;padding-right:1em;text-align:right;text-indent:0;
+color:var(--muted);user-select:none}
 .marked .n{color:var(--text);font-weight:700}
-.scroll{overflow-x:auto}.scroll+.scroll{margin-top:1.25rem}
+.scroll{overflow-x:auto}
+.scroll.cut{-webkit-mask-image:linear-gradient(to left,transparent,#000 3rem);
+mask-image:linear-gradient(to left,transparent,#000 3rem)}
+.scroll+.scroll{margin-top:1.25rem}
 .scroll+p{margin-top:.5rem;max-width:60rem}
 .footing{max-width:60rem;margin-top:.75rem}
 .timing th[scope=row]{width:30%}
@@ -116,6 +120,7 @@ tbody th{font-weight:400}
 .bad{color:var(--fail);font-weight:600}.good{color:var(--pass)}.warn{color:var(--warn)}
 .muted{color:var(--muted)}
 .note{color:var(--muted);font-size:.867rem;display:block}.note.warn{color:var(--warn)}
+.note+.maps{margin-top:.75rem}
 .maps{display:flex;flex-wrap:wrap;gap:1.5rem 2.5rem;align-items:flex-start}
 figure{min-width:0;max-width:100%}
 figure.drawn{flex:1 1 100%}
@@ -166,7 +171,8 @@ svg.columns{display:block;width:100%;height:150px;overflow:visible}
 .sweep td,.sweep th{padding:.28rem .7rem;white-space:nowrap}
 .sweep td{text-align:right;font-variant-numeric:tabular-nums}
 .sweep th[scope=row]{position:sticky;left:0;background:var(--bg);padding-left:0}
-.sweep thead th{text-align:right}.sweep thead th:first-child{text-align:left;padding-left:0}
+.sweep thead th{text-align:right;white-space:normal;min-width:5.5rem;max-width:14rem}
+.sweep thead th:first-child{text-align:left;padding-left:0}
 .sweep caption{font-weight:400;color:var(--muted);font-size:.867rem}
 .named{list-style:none;padding:0;margin-bottom:.75rem}
 .h0{background:var(--h0);color:var(--h0t);fill:var(--h0)}
@@ -184,7 +190,7 @@ summary{cursor:pointer;color:var(--accent);font-size:.933rem}
 .matrix td{padding:.3rem .5rem;border-radius:5px}
 .bar{display:inline-block;vertical-align:-1px;width:5rem;height:.7rem;margin-left:.6rem}
 .bar rect{fill:var(--h0)}.bar rect.v{fill:var(--accent)}.bar rect.over{fill:var(--fail)}
-.arms tbody th{min-width:15rem}
+.arms tbody th{min-width:15rem}.arms tbody tr>*{vertical-align:middle}
 .arms .chart{width:38%;padding:0 1.4rem}
 .arms svg{display:block;width:100%;height:22px;overflow:visible}
 .arms thead svg{height:16px}
@@ -196,7 +202,15 @@ stroke-width:2}
 footer{padding-top:2rem;padding-bottom:3rem;color:var(--muted);font-size:.867rem}
 footer h2{border-top:1px solid var(--line);padding-top:1.25rem;color:var(--text)}
 @media(max-width:44rem){
-#mutants td{white-space:nowrap}#mutants tbody th{position:sticky;left:0;background:var(--bg)}
+#mutants td{white-space:nowrap}
+#mutants tbody th{position:sticky;left:0;background:var(--bg);min-width:7.5rem;
+overflow-wrap:anywhere}
+#mutants thead th{white-space:normal}
+.places tbody th{min-width:8rem;overflow-wrap:anywhere}.places .kept{white-space:normal}
+.sweep tbody th{white-space:normal;min-width:6.5rem;max-width:8rem}
+.sweep td,.sweep thead th{padding:.28rem .5rem;text-align:left}.sweep td b{display:block}
+.sweep thead th{min-width:6rem}
+.columns .between{display:none}
 body{font-size:14.5px}header,main,footer{padding-left:.9rem;padding-right:.9rem}h1{font-size:1.3rem}
 .facts{grid-template-columns:minmax(0,1fr);gap:0}.facts dd{margin-bottom:.45rem}
 .command{flex-direction:column}.command button{align-self:flex-end}
@@ -233,8 +247,8 @@ grid-template-areas:"name rate" "count interval" "raced wrong" "chart chart"}
 --h4t:#fff;--text:#000;--muted:#444}
 html{font-size:9.5pt}body{font-size:1rem}
 nav,button,.skip,.tools,.player,[data-hint],.readout{display:none!important}
-header,main,footer{max-width:none;padding:0}.scroll,pre{overflow:visible}
-pre code{width:auto}pre .row{white-space:pre-wrap;overflow-wrap:anywhere}
+header,main,footer{max-width:none;padding:0}.scroll{overflow:visible}
+.scroll.cut{-webkit-mask-image:none;mask-image:none}
 .map td.at{outline:0}.sites{grid-template-columns:minmax(0,1fr)}
 figure.drawn,.race,.errors{content-visibility:visible}
 a,summary{color:inherit;text-decoration:none}h2,h3,h4{break-after:avoid}

@@ -109,21 +109,18 @@ void write_evidence_table(HtmlPage& page, const EvidenceTable& table) {
                    : right ? literal("<td class=\"num\">")
                            : literal("<td>"));
       switch (mark_of(row, i)) {
-      case EvidenceTable::Mark::none: page.out.put(escaped(row.cells[i])); break;
-      case EvidenceTable::Mark::good:
-        page.out.put("<span class=\"good\">", escaped(row.cells[i]), "</span>");
-        break;
-      case EvidenceTable::Mark::weak:
-        page.out.put("<span class=\"warn\">", escaped(row.cells[i]), "</span>");
-        break;
-      case EvidenceTable::Mark::quiet:
-        page.out.put("<span class=\"muted\">", escaped(row.cells[i]), "</span>");
-        break;
-      case EvidenceTable::Mark::bad:
-        page.out.put("<span class=\"bad\">", escaped(row.cells[i]), "</span>");
-        break;
+      case EvidenceTable::Mark::none: page.out.put("<span>"); break;
+      case EvidenceTable::Mark::good: page.out.put("<span class=\"good\">"); break;
+      case EvidenceTable::Mark::weak: page.out.put("<span class=\"warn\">"); break;
+      case EvidenceTable::Mark::quiet: page.out.put("<span class=\"muted\">"); break;
+      case EvidenceTable::Mark::bad: page.out.put("<span class=\"bad\">"); break;
       }
-      page.out.put(i == 0 ? literal("</th>") : literal("</td>"));
+      if (i == 0) {
+        page.name(row.cells[i]);
+      } else {
+        page.out.put(escaped(row.cells[i]));
+      }
+      page.out.put("</span>", i == 0 ? literal("</th>") : literal("</td>"));
     }
     page.out.put("</tr>\n");
   }
@@ -316,7 +313,10 @@ void write_arms(HtmlPage& page) {
       page.out.put("<td role=\"cell\" class=\"num raced\" data-label=\"raced\">",
                    escaped(count_text(result.raced)),
                    "</td><td role=\"cell\" class=\"num wrong\" data-label=\"wrong values\">",
-                   escaped(count_text(result.wrong_values)), "</td>");
+                   escaped(worst_error_of(result).compared > 0 || result.wrong_values > 0
+                               ? count_text(result.wrong_values)
+                               : "-"),
+                   "</td>");
     }
     if (failed) {
       page.out.put("<td role=\"cell\" class=\"num rate bad\">");
@@ -456,7 +456,7 @@ void write_accesses(HtmlPage& page) {
   const std::size_t shown = std::min(rows.size(), kMostRows);
   page.open_scroll("Memory accesses");
   page.out.put(
-      "<table class=\"wide\"><caption class=\"unseen\">Memory accesses, most wasteful "
+      "<table class=\"wide places\"><caption class=\"unseen\">Memory accesses, most wasteful "
       "first</caption><thead><tr><th scope=\"col\">line</th><th scope=\"col\">access</th><th "
       "scope=\"col\" "
       "class=\"num\">lane stride</th>",
@@ -466,8 +466,9 @@ void write_accesses(HtmlPage& page) {
   for (std::size_t i = 0; i < shown; ++i) {
     const core::AccessStatistics& row = rows[i];
     const double waste = waste_of(row);
-    page.out.put("<tr><th scope=\"row\" class=\"mono\">", escaped(place_text(row.where)),
-                 "</th><td class=\"mono\">", escaped(row.instruction), "</td><td class=\"num\">",
+    page.out.put("<tr><th scope=\"row\" class=\"mono\">");
+    page.place(place_text(row.where));
+    page.out.put("</th><td class=\"mono\">", escaped(row.instruction), "</td><td class=\"num\">",
                  number(row.lane_stride_bytes), " B</td><td class=\"num\">",
                  escaped(count_text(row.requests)), "</td><td class=\"num\">",
                  escaped(count_text(row.sectors)), "</td><td class=\"num\">",

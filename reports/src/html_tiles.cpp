@@ -27,6 +27,7 @@ constexpr std::int64_t kMatrixTiles = 16;   // provenance matrices up to this si
 constexpr std::size_t kWrongTiles = 64;     // rows of the table of wrong tiles
 constexpr std::size_t kFrames = 240;        // trials shown one by one
 constexpr std::size_t kFrameTiles = 12000;  // wrong tiles of all of them
+constexpr std::size_t kMapsInSight = 4;     // of a sweep, with contrast; others are folded away
 
 // "a0.26": accepted, "x41.3": times the bound, "n": no number.
 std::string coded_ratio(double ratio) {
@@ -69,7 +70,8 @@ bool is_numeric(const TileMap& map) {
 std::string coded_provenance(const core::RunRecord& record, const TileMap& map) {
   std::vector<std::string> parts;
   for (const auto& row : record.evidence.provenance) {
-    if (row.output_name == map.output && row.destination >= 0 && row.source >= 0) {
+    if (row.output_name == map.output && row.destination >= 0 && row.source >= 0 &&
+        !names_input_tiles(record, row)) {
       parts.push_back(fmt::format("{}=tile {}'s data in {}", row.destination, row.source,
                                   share_text(row.matched, row.wrong)));
     }
@@ -104,7 +106,7 @@ void write_line(HtmlPage& page, const TileMap& map, std::int64_t row, std::int64
   page.out.put("</tr>\n");
 }
 
-void write_map(HtmlPage& page, const TileMap& map) {
+void write_map(HtmlPage& page, const TileMap& map, std::size_t index) {
   const bool numeric = is_numeric(map);
   // A strip of tiles is laid in lines.
   const bool strip = map.down == 1 && !map.by_buffer;
@@ -130,7 +132,8 @@ void write_map(HtmlPage& page, const TileMap& map) {
                      : per_line <= 24  ? literal("z2")
                      : per_line <= 128 ? literal("z1")
                                        : literal("z0");
-  page.out.put("<table class=\"map ", level, "\" data-level=\"", level, "\" data-of=\"",
+  page.out.put("<table class=\"map ", level, "\" data-map=\"", number(index), "\" data-level=\"",
+               level, "\" data-of=\"",
                escaped(count_text(map.comparisons(), map.groups > 1 ? "comparison" : "trial")),
                "\" data-out-of=\"", number(map.comparisons()), "\" data-size=\"",
                number(tile_size(map)), "\" data-held=\"",
@@ -213,15 +216,19 @@ void write_matrix(HtmlPage& page, const std::vector<TileMap>& maps, const std::s
   if (size < 2 || size > kMatrixTiles) {
     return;
   }
-  page.out.put(
-      "<figure><figcaption><strong>", escaped(output),
-      "</strong> <span class=\"label\">row: the wrong tile; column: the tile whose data it "
-      "held</span></figcaption>\n");
+  const bool of_input = std::any_of(rows.begin(), rows.end(), [&](const auto* row) {
+    return names_input_tiles(page.record, *row);
+  });
+  page.out.put("<figure><figcaption><strong>", escaped(output), "</strong> <span class=\"label\">",
+               of_input ? literal("row: the input tile that was due; column: the input tile "
+                                  "that it was computed with")
+                        : literal("row: the wrong tile; column: the tile whose data it held"),
+               "</span></figcaption>\n");
   page.open_scroll("Whose data wrong tiles of " + output + " held");
   page.out.put("<table class=\"matrix\"><caption class=\"unseen\">Whose data wrong tiles of ",
                escaped(output),
-               " held</caption><thead><tr><th scope=\"col\"><span class=\"unseen\">wrong "
-               "tile</span></th>");
+               " held</caption><thead><tr><th scope=\"col\"><span class=\"unseen\">",
+               of_input ? literal("input tile due") : literal("wrong tile"), "</span></th>");
   for (std::int64_t source = 0; source < size; ++source) {
     page.out.put("<th scope=\"col\">tile ", number(source), "</th>");
   }
@@ -268,7 +275,7 @@ void write_provenance(HtmlPage& page, const std::vector<TileMap>& maps) {
   std::vector<std::string> outputs;
   for (const auto& row : rows) {
     page.out.put("<li><span class=\"mono\">", escaped(row.output_name), "</span> <strong>",
-                 escaped(held_text(row, "\u2190")), "</strong>");
+                 escaped(held_text(page.record, row, "\u2190")), "</strong>");
     if (row.source >= 0) {
       page.out.put(": ", escaped(share_text(row.matched, row.wrong)), " of ",
                    escaped(count_text(row.wrong, "wrong element")));
@@ -284,7 +291,11 @@ void write_provenance(HtmlPage& page, const std::vector<TileMap>& maps) {
       outputs.push_back(row.output_name);
     }
   }
-  page.out.put("</ul>\n<div class=\"maps\">");
+  page.out.put("</ul>\n");
+  if (const std::string legend = input_tiles_legend(page.record); !legend.empty()) {
+    page.out.put("<p class=\"note\">", escaped(legend), ".</p>\n");
+  }
+  page.out.put("<div class=\"maps\">");
   for (const auto& output : outputs) {
     std::vector<const core::ProvenanceEvidence*> of_output;
     for (const auto& row : rows) {
@@ -298,10 +309,13 @@ void write_provenance(HtmlPage& page, const std::vector<TileMap>& maps) {
   page.close_section();
 }
 
+// Where a trial came from, and the maps that its outputs lie on.
+using FrameSource = std::pair<std::string, std::vector<std::size_t>>;
+
 // "source/trial map/cell/elements/ratio map/..." for each trial; cells are counted among the
 // squares that are there.
 std::string coded_frames(const std::vector<TrialFrame>& frames, const std::vector<TileMap>& maps,
-                         std::vector<std::string>& sources) {
+                         std::vector<FrameSource>& sources) {
   std::vector<std::vector<std::size_t>> place(maps.size());
   for (std::size_t m = 0; m < maps.size(); ++m) {
     std::size_t present = 0;
@@ -312,10 +326,11 @@ std::string coded_frames(const std::vector<TrialFrame>& frames, const std::vecto
   }
   std::string text;
   for (const TrialFrame& frame : frames) {
-    const auto known = std::find(sources.begin(), sources.end(), frame.source);
+    const FrameSource source{frame.source, frame.maps};
+    const auto known = std::find(sources.begin(), sources.end(), source);
     text += fmt::format("{}{}/{}", text.empty() ? "" : ";", known - sources.begin(), frame.trial);
     if (known == sources.end()) {
-      sources.push_back(frame.source);
+      sources.push_back(source);
     }
     for (const TrialFrame::Tile& tile : frame.tiles) {
       text += fmt::format(" {}/{}/{}/{}", tile.map, place[tile.map][tile.cell], tile.bad_elements,
@@ -325,7 +340,7 @@ std::string coded_frames(const std::vector<TrialFrame>& frames, const std::vecto
   return text;
 }
 
-void write_player(HtmlPage& page, const std::vector<TileMap>& maps, std::uint64_t trials) {
+void write_player(HtmlPage& page, const std::vector<TileMap>& maps, const RunTotals& totals) {
   TrialFrames all;
   for (std::size_t limit = kFrames; limit > 0; limit /= 2) {  // fewer where each is large
     all = trial_frames_of(page.record, maps, limit);
@@ -341,11 +356,11 @@ void write_player(HtmlPage& page, const std::vector<TileMap>& maps, std::uint64_
   if (all.frames.empty()) {
     return;
   }
-  std::vector<std::string> sources;
+  std::vector<FrameSource> sources;
   const std::string frames = coded_frames(all.frames, maps, sources);
   page.out.put("<div class=\"player\" id=\"player\" role=\"group\" aria-label=\"Failing trials one "
                "by one\" hidden data-trials=\"",
-               escaped(count_text(trials, "trial")), "\" data-frames=\"", escaped(frames),
+               escaped(count_text(totals.trials, "trial")), "\" data-frames=\"", escaped(frames),
                "\">\n<div class=\"buttons\"><button type=\"button\" data-step=\"-1\" "
                "aria-label=\"Previous trial\">Previous</button><button type=\"button\" "
                "data-play>Play</button><button type=\"button\" data-step=\"1\" "
@@ -355,33 +370,47 @@ void write_player(HtmlPage& page, const std::vector<TileMap>& maps, std::uint64_
                "\" value=\"0\" aria-label=\"Failing trial; 0: all trials\"><p class=\"shown\"></p>"
                "<p class=\"note\" data-still hidden>Motion is reduced, as your system asks: step "
                "instead of playing.</p>\n<ol hidden>");
-  for (const std::string& source : sources) {
-    page.out.put("<li>", escaped(source), "</li>");
+  for (const auto& [source, of_maps] : sources) {
+    page.out.put("<li data-maps=\"", escaped(fmt::format("{}", fmt::join(of_maps, " "))), "\">",
+                 escaped(source), "</li>");
   }
   page.out.put("</ol>");
+  std::string note;
   if (all.frames.size() < all.recorded) {
-    page.out.put("<p class=\"note\">", escaped(count_text(all.frames.size())), " of the ",
-                 escaped(count_text(all.recorded, "failing trial")),
-                 " whose tiles the record holds.</p>");
+    note = fmt::format("{} of the {} whose tiles the record holds. ", count_text(all.frames.size()),
+                       count_text(all.recorded, "failing trial"));
   }
+  if (all.recorded < totals.wrong_values) {
+    note += fmt::format("{} had wrong values; of each arm or configuration the record keeps the "
+                        "first {} wrong tiles. ",
+                        count_text(totals.wrong_values, "trial"),
+                        count_text(core::TrialResult::kWrongTilesKept));
+  }
+  if (totals.wrong_values < totals.failed) {
+    note += fmt::format("{} of the {} that failed had no wrong value to show.",
+                        count_text(totals.failed - totals.wrong_values), count_text(totals.failed));
+  }
+  if (!note.empty()) page.out.put("<p class=\"note\">", escaped(note), "</p>");
   page.out.put("</div>\n");
 }
 
-void write_figure(HtmlPage& page, const TileMap& map, bool first_of_output) {
-  const bool drawn = is_numeric(map) || map.failed();
+void write_figure(HtmlPage& page, const TileMap& map, std::size_t index, bool first_of_output) {
+  const bool drawn = (is_numeric(map) && map.compared_elements > 0) || map.failed();
   page.out.put(is_numeric(map) ? literal("<figure>") : literal("<figure class=\"drawn\">"),
                "\n<figcaption><strong>", escaped(map.output), "</strong> <span class=\"label\">",
-               escaped(std::string(core::name_of(map.dtype)) + ", " + map_description(map)));
+               escaped(map.dtypes + ", " + map_description(map)));
   if (!map.scope.empty()) {
     page.out.put(" (", escaped(map.scope), ")");
   }
-  if (!map.failed()) {
+  if (map.compared_elements == 0) {
+    page.out.put("; not compared");
+  } else if (!map.failed()) {
     page.out.put("; right in all ", escaped(count_text(map.trials, "trial")), ", worst error ",
                  escaped(bound_text(map.worst_ratio)));
   }
   page.out.put("</span></figcaption>\n");
   if (drawn) {
-    write_map(page, map);
+    write_map(page, map, index);
   }
   if (map.failed() && first_of_output) {
     for (const std::string& line : footprint_lines(page.record.evidence, map.output)) {
@@ -394,23 +423,40 @@ void write_figure(HtmlPage& page, const TileMap& map, bool first_of_output) {
 
 void write_maps(HtmlPage& page, const std::vector<TileMap>& maps, std::size_t left_out) {
   const bool any_failed = maps.front().failed();
+  const bool compared = std::any_of(maps.begin(), maps.end(),
+                                    [](const TileMap& map) { return map.compared_elements > 0; });
   page.open_section("tiles", "Tiles",
                     any_failed ? "share of trials in which a tile was wrong"
-                               : "none was wrong; worst error as a fraction of the bound");
+                    : compared ? "none was wrong; worst error as a fraction of the bound"
+                               : "nothing was compared");
   if (any_failed) {
     page.out.put("<ul class=\"legend\" aria-label=\"Shades\"><li class=\"h0\">never</li><li "
                  "class=\"h1\">under 1 %</li><li class=\"h2\">under 10 %</li><li "
                  "class=\"h3\">under 50 %</li><li class=\"h4\">more</li></ul>\n");
-    write_player(page, maps, totals_of(page.record).trials);
+    write_player(page, maps, totals_of(page.record));
   }
   page.out.put("<p class=\"note\" data-hint hidden>Point at a square, or move with the arrow keys: "
                "its figures stand below the map. Zoom: the buttons, + - 0, or the wheel over a map "
                "that has the focus or with Ctrl.</p>\n<div class=\"maps\">\n");
   std::set<std::string> outputs;
-  for (const auto& map : maps) {
-    write_figure(page, map, outputs.insert(map.output).second);
+  // Of a sweep with many problems only what tells something is in sight, one map at least.
+  const auto tells = [](const TileMap& map) { return map.scope.empty() || has_contrast(map); };
+  const bool is_sweep =
+      std::any_of(maps.begin(), maps.end(), [](const TileMap& map) { return !map.scope.empty(); });
+  const auto telling = static_cast<std::size_t>(std::count_if(maps.begin(), maps.end(), tells));
+  const std::size_t in_sight =
+      is_sweep ? std::clamp<std::size_t>(telling, 1, kMapsInSight) : maps.size();
+  for (std::size_t i = 0; i < maps.size(); ++i) {
+    if (i == in_sight) {
+      page.out.put("</div>\n<details><summary>", escaped(count_text(maps.size() - i)),
+                   " more maps</summary>\n<div class=\"maps\">\n");
+    }
+    write_figure(page, maps[i], i, outputs.insert(maps[i].output).second);
   }
   page.out.put("</div>\n");
+  if (in_sight < maps.size()) {
+    page.out.put("</details>\n");
+  }
   page.more(left_out);
   page.close_section();
 }

@@ -106,9 +106,11 @@ EvidenceTable kill_matrix_table(const core::RunRecord& record) {
   }
   table.footer = fmt::format(
       "mutation score {} of {} under the right name ({} killed); {} of {} clean variants blamed. "
-      "right 3: the required finding came first, and trial 3 was the first to fail; another name: "
-      "what was said instead; -: nothing. tight loop, verify and stress judge values alone; order "
-      "is the happens-before check",
+      "right 3: the required finding came first, and trial 3 was the first to fail; right: it came "
+      "without a failed trial, as a warning of what leaves the values right; another name: what "
+      "was said instead; -: nothing. tight loop, verify and stress judge values and "
+      "counts (memory accesses, module loads), not the order of accesses; order is the "
+      "happens-before check",
       matrix.named_right(), matrix.mutants(), matrix.killed(), matrix.false_alarms(),
       matrix.clean_variants());
   // Why a detector could not tell: the name of its class does not say.

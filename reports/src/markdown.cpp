@@ -166,7 +166,7 @@ class MarkdownWriter {
       ran += ". A model: it shows possible orders, not how often a GPU takes them.";
     }
     add("\n" + ran + "\n");
-    if (record_.evidence.interrupted) add("\n**Interrupted: this is not the whole run.**\n");
+    if (record_.evidence.interrupted) add("\n**Cut short: this is not the whole run.**\n");
   }
 
   void findings() {
@@ -213,7 +213,9 @@ class MarkdownWriter {
         longest = std::max(longest, run);
       }
       const std::string fence(longest + 1, '`');
-      if (!add("\n" + fence + "sh\n" + line + "\n" + fence + "\n")) break;
+      const std::string label = replay_label(record_, lines[shown]);
+      const std::string head = label.empty() ? "" : "\n" + prose(label) + ":\n";
+      if (!add(head + "\n" + fence + "sh\n" + line + "\n" + fence + "\n")) break;
     }
     note_left_out(shown, lines.size(), "replay lines");
   }
@@ -327,7 +329,9 @@ class MarkdownWriter {
                   count_text(result.failed),
                   count_text(result.trials),
                   count_text(result.raced),
-                  count_text(result.wrong_values),
+                  worst_error_of(result).compared > 0 || result.wrong_values > 0
+                      ? count_text(result.wrong_values)
+                      : "-",
                   inline_text(rate),
                   inline_text(interval),
                   worst_text(result),
@@ -415,20 +419,27 @@ class MarkdownWriter {
         [](const ErrorHistogram& h) -> Cells {
           const std::string beyond = count_text(h.beyond), in = counted_in_text(h);
           return {code(h.output, true),
-                  code(ratio_bar(h, false), true),
-                  code(ulp_bar(h, false), true),
+                  code(ratio_bar(h, true), true),
+                  code(ulp_bar(h, true), true),
                   h.beyond > 0 ? "**" + beyond + "**" : beyond,
                   count_text(h.counted),
                   count_text(h.compared),
                   in.empty() ? "all" : inline_text(in)};
         },
-        bars_legend(false));
+        bars_legend(true));
   }
 
   void run() {
     std::string block;
     for (const auto& [name, value] : run_facts_of(record_)) {
-      block += "- " + prose(name) + ": " + prose(value) + "\n";
+      const std::size_t end = std::min(value.find('\n'), value.size());
+      block += "- " + prose(name) + ": " + prose(value.substr(0, end)) + "\n";
+      for (std::size_t begin = end + 1; begin < value.size();) {  // a plan has a line for each arm
+        const std::size_t stop = std::min(value.find('\n', begin), value.size());
+        begin = std::min(value.find_first_not_of(' ', begin), stop);
+        if (stop > begin) block += "  - " + prose(value.substr(begin, stop - begin)) + "\n";
+        begin = stop + 1;
+      }
     }
     if (!block.empty()) add("\n<details><summary>Run</summary>\n\n" + block + "\n</details>\n");
   }

@@ -49,7 +49,7 @@ std::pair<std::string, std::string> split_at(const std::string& text, int column
 // ... that fits, else all that fit.
 std::size_t bytes_before_break(std::string_view word, int room) {
   const std::size_t fits = bytes_of_columns(word, room);
-  const std::size_t at = word.substr(0, fits).find_last_of("/,;:.-_=(");
+  const std::size_t at = word.substr(0, fits).find_last_of("/,;:.-_=(@");
   const bool good = at != word.npos && at + 1 > fits / 3 && at + 1 < word.size();
   return good ? at + 1 : fits;
 }
@@ -260,32 +260,43 @@ void Page::table(const Table& table, int indent) {
   const auto total = [&] {
     return std::accumulate(widths.begin(), widths.end(), indent + kGap * (static_cast<int>(n) - 1));
   };
-  constexpr int kNarrowest = 14;
-  while (total() > width_) {  // take from the widest column that may wrap
-    int* widest = nullptr;
+  constexpr int kNarrowest = 12;
+  constexpr int kFirstOver = 6;  // that the first column, which names the row, has over others
+  while (total() > width_) {     // take from the widest column that may wrap
+    std::size_t widest = n;
+    const auto weight = [&](std::size_t c) { return widths[c] - (c == 0 ? kFirstOver : 0); };
     for (std::size_t c = 0; c < n; ++c) {
-      if (table.columns[c].wraps && widths[c] > kNarrowest && (!widest || widths[c] > *widest)) {
-        widest = &widths[c];
+      if (table.columns[c].wraps && widths[c] > kNarrowest &&
+          (widest == n || weight(c) > weight(widest))) {
+        widest = c;
       }
     }
-    if (!widest) {
+    if (widest == n) {
       break;
     }
-    --*widest;
+    --widths[widest];
   }
   if (total() > width_) {
     for (const auto& row : table.rows) {
+      // The name of the row, and all else in one paragraph: "failed 3, of 12, rate 25 %".
+      Line line;
       for (std::size_t c = 0; c < n; ++c) {
         if (columns_of(row.cells[c]) == 0) {
           continue;
         }
-        Line line;
-        if (c > 0 && !table.columns[c].title.empty()) {
-          line.push_back({table.columns[c].title + " ", Style::dim});
+        if (c == 0) {
+          paragraph(row.cells[c], indent, indent + 4);
+          continue;
+        }
+        if (!line.empty()) {
+          line.push_back({", ", Style::dim});
+        }
+        if (!table.columns[c].title.empty()) {
+          line.push_back({table.columns[c].title + " ", Style::dim, true});
         }
         line.insert(line.end(), row.cells[c].begin(), row.cells[c].end());
-        paragraph(line, indent + (c > 0 ? 2 : 0), indent + 4);
       }
+      paragraph(line, indent + 2, indent + 4);
       if (!row.note.empty()) {
         paragraph(row.note, indent + 2, indent + 2);
       }

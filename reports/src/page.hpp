@@ -55,7 +55,7 @@ class Page {
   /// One line, cut at the width with an ellipsis: for context that nobody measures.
   void cut(const Line& line, int indent);
   /// Columns two blanks apart. Columns that wrap give way first; where even that does not fit, each
-  /// row becomes a block of "title value" lines.
+  /// row becomes its first cell and a paragraph of "title value, title value".
   void table(const Table& table, int indent = 2);
   /// Columns that the table would take if nothing wrapped.
   static int natural_width(const Table& table, int indent, bool unicode);

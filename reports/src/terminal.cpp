@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "cases.hpp"
 #include "faultline/core/errors.hpp"
 #include "numbers.hpp"
 #include "stream.hpp"
@@ -101,7 +102,7 @@ void TerminalReport::verdict() {
     page_.paragraph({{headline, Style::bold}});
   }
   if (record_.evidence.interrupted) {
-    page_.paragraph({{"Interrupted: the figures below cover what had finished.", Style::yellow}});
+    page_.paragraph({{"Cut short: the figures below cover what had finished.", Style::yellow}});
   }
 }
 
@@ -163,6 +164,9 @@ void TerminalReport::replay() {
   const auto& lines = record_.replay_lines;
   const size_t shown = verbose_ ? lines.size() : std::min(lines.size(), kShown);
   for (size_t i = 0; i < shown; ++i) {
+    if (const std::string label = replay_label(record_, lines[i]); !label.empty()) {
+      page_.paragraph({{label + ":", Style::dim}}, 2, 2);
+    }
     page_.verbatim(lines[i], 2);
   }
   if (shown < lines.size()) {

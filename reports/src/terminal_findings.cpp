@@ -63,14 +63,14 @@ void TerminalReport::excerpt(const core::SourceLocation& where) {
     return printable(excerpt->lines[static_cast<std::size_t>(line - excerpt->first_line)],
                      page_.unicode());
   };
-  const int last = excerpt->first_line + static_cast<int>(excerpt->lines.size()) - 1;
+  const auto [first, end] = shown_lines(*excerpt, where.line);
   std::size_t indentation = std::string::npos;
-  for (int line = excerpt->first_line; line <= last; ++line) {
+  for (int line = first; line < end; ++line) {
     if (verbose_ || line == where.line) {
       indentation = std::min(indentation, source(line).find_first_not_of(' '));
     }
   }
-  for (int line = excerpt->first_line; line <= last; ++line) {
+  for (int line = first; line < end; ++line) {
     std::string text = source(line);
     text.erase(0, std::min(text.size(), indentation));
     if (!verbose_) {
@@ -138,40 +138,30 @@ void TerminalReport::races() {
 
 // Arms and configs that did not complete, with what they said.
 void TerminalReport::stops() {
-  std::size_t stopped = 0;
-  const auto stop = [&](const std::string& name, const core::TrialResult& result) {
-    if (result.status == core::ExecutionStatus::completed) {
-      return;
-    }
-    if (++stopped == 1) {
-      page_.heading("Not completed");
-    }
-    if (stopped > kStopsShown && !verbose_) {
-      return;
-    }
-    page_.paragraph({{std::string(core::name_of(result.status)), Style::yellow},
-                     {fmt::format(" ({})", name), Style::dim},
-                     {result.message.empty() ? "" : ": " + result.message}},
+  const std::vector<Stops> stops = stops_of(record_);
+  if (stops.empty()) {
+    return;
+  }
+  page_.heading("Not completed");
+  const std::size_t shown = verbose_ ? stops.size() : std::min(stops.size(), kStopsShown);
+  for (std::size_t s = 0; s < shown; ++s) {
+    const Stops& stop = stops[s];
+    page_.paragraph({{std::string(core::name_of(stop.status)), Style::yellow},
+                     {fmt::format(" ({})", names_text(stop)), Style::dim},
+                     {stop.message.empty() ? "" : ": " + stop.message}},
                     2, 4);
     const std::size_t lines =
-        verbose_ ? result.details.size() : std::min<std::size_t>(8, result.details.size());
+        verbose_ ? stop.details.size() : std::min<std::size_t>(8, stop.details.size());
     for (std::size_t i = 0; i < lines; ++i) {
-      page_.paragraph({{result.details[i]}}, 6, 8);
+      page_.paragraph({{stop.details[i]}}, 6, 8);
     }
-    if (lines < result.details.size()) {
+    if (lines < stop.details.size()) {
       page_.paragraph(
-          {{fmt::format("{} more lines with -v", result.details.size() - lines), Style::dim}}, 6,
-          6);
+          {{fmt::format("{} more lines with -v", stop.details.size() - lines), Style::dim}}, 6, 6);
     }
-  };
-  for (const auto& arm : record_.evidence.arms) {
-    stop(arm.perturbation.name, arm.result);
   }
-  for (const auto& config : record_.evidence.configs) {
-    stop(config.problem + (config.config.empty() ? "" : "; " + config.config), config.result);
-  }
-  if (stopped > kStopsShown && !verbose_) {
-    page_.paragraph({{fmt::format("{} more with -v", stopped - kStopsShown), Style::dim}}, 2, 2);
+  if (shown < stops.size()) {
+    page_.paragraph({{fmt::format("{} more with -v", stops.size() - shown), Style::dim}}, 2, 2);
   }
 }
 

@@ -136,7 +136,9 @@ void TerminalReport::arms() {
     row.cells.push_back({{count_text(result.trials)}});
     if (any_raced) {
       row.cells.push_back({{count_text(result.raced)}});
-      row.cells.push_back({{count_text(result.wrong_values)}});
+      row.cells.push_back({{worst_error_of(result).compared > 0 || result.wrong_values > 0
+                                ? count_text(result.wrong_values)
+                                : "-"}});
     }
     row.cells.push_back({{rated ? share_text(result.failed, result.trials) : "-",
                           failed ? Style::red : Style::plain}});

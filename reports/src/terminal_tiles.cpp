@@ -27,7 +27,7 @@ Span TerminalReport::shade(int level) const {
 }
 
 void TerminalReport::map_title(const TileMap& map) {
-  const std::string text = fmt::format("{}: {}", core::name_of(map.dtype), map_description(map));
+  const std::string text = fmt::format("{}: {}", map.dtypes, map_description(map));
   Line line{{map.output, Style::bold}, {" " + text}};
   if (!map.scope.empty()) {
     line.push_back({fmt::format(" ({})", map.scope), Style::dim});
@@ -142,11 +142,18 @@ void TerminalReport::tile_maps() {
   }
   const auto failing = static_cast<std::size_t>(
       std::count_if(maps.begin(), maps.end(), [](const TileMap& map) { return map.failed(); }));
+  const bool compared = std::any_of(maps.begin(), maps.end(),
+                                    [](const TileMap& map) { return map.compared_elements > 0; });
   page_.heading("Tiles", failing > 0 ? "share of trials in which a tile was wrong"
-                                     : "none was wrong; worst error in each output");
+                         : compared  ? "none was wrong; worst error in each output"
+                                     : "nothing was compared");
   std::size_t shown = 0;
   std::set<std::string> described;
   for (const auto& map : maps) {
+    if (map.compared_elements == 0) {
+      page_.paragraph({{map.output, Style::bold}, {" not compared", Style::yellow}}, 2, 4);
+      continue;
+    }
     if (!map.failed()) {
       page_.paragraph(
           {{map.output, Style::bold},
@@ -186,15 +193,18 @@ void TerminalReport::provenance() {
       {{"output"}, {"tile held"}, {"buffer"}, {"explains", true}, {"of wrong elements", true}}, {}};
   for (const auto& row : rows) {
     const bool matched = row.source >= 0;
-    table.rows.push_back(
-        {{{{row.output_name}},
-          {{held_text(row, page_.glyph("\u2190", "<-")), matched ? Style::bold : Style::plain}},
-          {{buffer_text(row)}},
-          {{matched ? share_text(row.matched, row.wrong) : "-"}},
-          {{count_text(row.wrong)}}},
-         {}});
+    table.rows.push_back({{{{row.output_name}},
+                           {{held_text(record_, row, page_.glyph("\u2190", "<-")),
+                             matched ? Style::bold : Style::plain}},
+                           {{buffer_text(row)}},
+                           {{matched ? share_text(row.matched, row.wrong) : "-"}},
+                           {{count_text(row.wrong)}}},
+                          {}});
   }
   page_.table(table);
+  if (const std::string legend = input_tiles_legend(record_); !legend.empty()) {
+    page_.paragraph({{legend, Style::dim}}, 2, 2);
+  }
 }
 
 }  // namespace faultline::reports

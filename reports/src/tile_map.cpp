@@ -2,6 +2,7 @@
 #include "tile_map.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -19,7 +20,28 @@ struct Gathered {
   TileMap map;
   std::vector<core::TileTotals> tiles;
   std::size_t results = 0;
+  std::vector<std::string_view> problems;  // of a sweep, each once
+  std::vector<std::string_view> dtypes;
 };
+
+// "n=33: k=3000 and 2 more problems; 18 failing configurations": of the results of one map, without
+// the words that all problems of the run share.
+std::string shared_scope(const Gathered& gathered, const CommonWords& of_run) {
+  std::vector<std::string> lines;
+  for (const std::string_view problem : gathered.problems) {
+    lines.push_back(of_run.without(problem));
+  }
+  const CommonWords here({lines.begin(), lines.end()});
+  std::string text = here.text();
+  if (!lines.empty()) {
+    text += (text.empty() ? "" : ": ") + here.without(lines.front());
+  }
+  if (lines.size() > 1) {
+    text += fmt::format(" and {}", count_text(lines.size() - 1, "more problem"));
+  }
+  return fmt::format("{}{}{} failing configurations", text, text.empty() ? "" : "; ",
+                     gathered.results);
+}
 
 // Decides what stands where.
 void lay_out(TileMap& map, std::int64_t tiles, std::int64_t max_cells) {
@@ -127,7 +149,11 @@ std::size_t TileMap::cell_of(std::int64_t tile) const {
 
 std::vector<TileMap> tile_maps_of(const core::RunRecord& record, std::int64_t max_cells) {
   std::vector<Gathered> gathered;
+  std::size_t visited = 0;
   for_each_result(record, [&](const core::TrialResult& result, std::string_view scope) {
+    const std::size_t arms = record.evidence.arms.size(), at = visited++;
+    const std::string_view problem =
+        at < arms ? std::string_view() : record.evidence.configs[at - arms].problem;
     for (const auto& output : result.outputs) {
       const bool is_config = !scope.empty();
       if (!has_map(output, is_config)) {
@@ -138,13 +164,23 @@ std::vector<TileMap> tile_maps_of(const core::RunRecord& record, std::int64_t ma
       if (found == gathered.end()) {
         found = gathered.insert(gathered.end(), Gathered{});
         found->map.output = output.name;
-        found->map.dtype = output.dtype;
         found->map.geometry = output.geometry;
         found->map.scope = scope;
         found->tiles.resize(output.tiles.size());
       }
       ++found->results;
-      found->map.trials += result.trials;
+      const std::string_view dtype = core::name_of(output.dtype);
+      if (std::find(found->dtypes.begin(), found->dtypes.end(), dtype) == found->dtypes.end()) {
+        found->dtypes.push_back(dtype);
+      }
+      if (!problem.empty() && (found->problems.empty() || found->problems.back() != problem) &&
+          std::find(found->problems.begin(), found->problems.end(), problem) ==
+              found->problems.end()) {
+        found->problems.push_back(problem);
+      }
+      if (output.compared_elements > 0) {
+        found->map.trials += result.trials - std::min(result.trials, result.abnormal);
+      }
       found->map.bad_trials += output.bad_trials;
       found->map.bad_elements += output.bad_elements;
       found->map.compared_elements += output.compared_elements;
@@ -154,16 +190,26 @@ std::vector<TileMap> tile_maps_of(const core::RunRecord& record, std::int64_t ma
       }
     }
   });
+  std::vector<std::string_view> problems;
+  for (const core::ConfigEvidence& config : record.evidence.configs) {
+    if (problems.empty() || problems.back() != config.problem) problems.push_back(config.problem);
+  }
+  const CommonWords of_run(problems);
   std::vector<TileMap> maps;
   for (auto& g : gathered) {
     if (!g.map.scope.empty() && g.results > 1) {
-      g.map.scope = fmt::format("{} failing configurations", g.results);
+      g.map.scope = shared_scope(g, of_run);
     }
+    g.map.dtypes = fmt::format("{}", fmt::join(g.dtypes, ", "));
     lay_out(g.map, std::ssize(g.tiles), max_cells);
     fill(g.map, g.tiles);
     maps.push_back(std::move(g.map));
   }
-  std::stable_partition(maps.begin(), maps.end(), [](const TileMap& map) { return map.failed(); });
+  // Of a sweep, one whose squares are all alike tells least.
+  const auto last_failed = std::stable_partition(maps.begin(), maps.end(),
+                                                 [](const TileMap& map) { return map.failed(); });
+  std::stable_partition(maps.begin(), last_failed,
+                        [](const TileMap& map) { return map.scope.empty() || has_contrast(map); });
   return maps;
 }
 
@@ -174,6 +220,16 @@ int heat_level(const TileMap& map, const TileCell& cell) {
   const double share = static_cast<double>(cell.totals.bad_trials) /
                        static_cast<double>(std::max<std::uint64_t>(1, map.comparisons()));
   return share < 0.01 ? 1 : share < 0.1 ? 2 : share < 0.5 ? 3 : 4;
+}
+
+bool has_contrast(const TileMap& map) {
+  int low = 4, high = 0;
+  for (const TileCell& cell : map.cells) {
+    if (!cell.present) continue;
+    low = std::min(low, heat_level(map, cell));
+    high = std::max(high, heat_level(map, cell));
+  }
+  return low < high;
 }
 
 std::vector<const TileCell*> wrong_cells_of(const TileMap& map) {
@@ -251,12 +307,18 @@ TrialFrames trial_frames_of(const core::RunRecord& record, const std::vector<Til
     const auto& arms = record.evidence.arms;
     const std::string source =
         is_config || arm == arms.size() ? std::string(scope) : arms[arm++].perturbation.name;
+    std::vector<std::size_t> drawn_on;
+    for (const core::OutputTotals& output : result.outputs) {
+      for (std::size_t m = 0; m < maps.size(); ++m) {
+        if (is_of(output, is_config, maps[m])) drawn_on.push_back(m);
+      }
+    }
     std::size_t taken = 0;
     for (const core::FailedTrial& failure : result.failures) {
       if (taken == share || all.frames.size() == limit) {
         break;
       }
-      TrialFrame frame{source, failure.trial, {}};
+      TrialFrame frame{source, drawn_on, failure.trial, {}};
       for (const core::WrongTile& wrong : failure.wrong_tiles) {
         if (wrong.output >= result.outputs.size()) {
           continue;

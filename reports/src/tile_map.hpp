@@ -24,9 +24,9 @@ struct TileCell {
 /// the tile grid itself.
 struct TileMap {
   std::string output;
-  core::Dtype dtype = core::Dtype::f32;
+  std::string dtypes;  ///< "f16"; "f16, f32" where a sweep's problems differ
   core::TileGeometry geometry;
-  std::string scope;  ///< of a sweep: the problem and config, or how many failing ones
+  std::string scope;  ///< of a sweep: the problem and config, or what several failing ones share
   bool by_buffer = false;
   std::int64_t groups = 1;                    ///< groups folded into one
   std::int64_t columns = 0;                   ///< of tiles, before they are binned
@@ -53,6 +53,8 @@ struct TileMap {
   /// The same as a name of its own: "tile 3", "tiles 8-15".
   std::string cell_name(const TileCell& cell) const;
 };
+/// Its squares differ in shade: where every tile fails alike, a picture adds nothing.
+bool has_contrast(const TileMap& map);
 /// Shade of a cell by the share of comparisons in which it was wrong: 0 never, 1 under 1 %, 2 under
 /// 10 %, 3 under 50 %, 4 the rest.
 int heat_level(const TileMap& map, const TileCell& cell);
@@ -79,7 +81,8 @@ struct TrialFrame {
     std::uint64_t bad_elements = 0;
     double worst_ratio = 0.0;
   };
-  std::string source;  ///< the arm, or problem and config
+  std::string source;             ///< the arm, or problem and config
+  std::vector<std::size_t> maps;  ///< on which its outputs lie, wrong or right
   std::uint64_t trial = 0;
   std::vector<Tile> tiles;
 };

@@ -58,7 +58,9 @@ WorstError worst_error_of(const core::TrialResult& result) {
   for (const auto& output : result.outputs) {
     worst.compared += output.compared_elements;
     worst.bad_elements += output.bad_elements;
-    if (worst.output.empty() || !(output.worst_ratio <= worst.ratio)) {
+    // Nothing compared is no error of 0.
+    if (output.compared_elements > 0 &&
+        (worst.output.empty() || !(output.worst_ratio <= worst.ratio))) {
       worst.output = output.name;
     }
     worst.ratio = worse(worst.ratio, output.worst_ratio);
@@ -87,18 +89,96 @@ std::string remarks_text(const core::TrialResult& result) {
   return fmt::format("{}", fmt::join(remarks, "; "));
 }
 
+std::vector<Stops> stops_of(const core::RunRecord& record) {
+  const auto is_said = [&](const core::TrialResult& result) {
+    const auto& findings = record.verdict.findings;
+    return std::any_of(findings.begin(), findings.end(), [&](const core::Finding& finding) {
+      const auto stands_in = [&](const std::string& line) {
+        return std::find(finding.evidence.begin(), finding.evidence.end(), line) !=
+               finding.evidence.end();
+      };
+      return !result.message.empty() && finding.headline.ends_with(result.message) &&
+             std::all_of(result.details.begin(), result.details.end(), stands_in);
+    });
+  };
+  std::vector<Stops> stops;
+  std::size_t visited = 0;
+  for_each_result(record, [&](const core::TrialResult& result, std::string_view scope) {
+    const auto& arms = record.evidence.arms;
+    const std::size_t at = visited++;
+    if (result.status == core::ExecutionStatus::completed) {
+      return;
+    }
+    const std::string name = at < arms.size() ? arms[at].perturbation.name : std::string(scope);
+    Stops stop{result.status, result.message, result.details, {name}};
+    if (is_said(result)) {
+      stop.message = "as in the finding above";
+      stop.details.clear();
+    }
+    const auto same = std::find_if(stops.begin(), stops.end(), [&](const Stops& known) {
+      return known.status == stop.status && known.message == stop.message &&
+             known.details == stop.details;
+    });
+    if (same != stops.end()) {
+      same->names.push_back(name);
+    } else {
+      stops.push_back(std::move(stop));
+    }
+  });
+  return stops;
+}
+
+std::string names_text(const Stops& stops) {
+  constexpr std::size_t kNamed = 4;
+  const std::size_t named = std::min(stops.names.size(), kNamed), more = stops.names.size() - named;
+  const auto end = stops.names.begin() + static_cast<std::ptrdiff_t>(named);
+  return fmt::format("{}{}", fmt::join(stops.names.begin(), end, ", "),
+                     more > 0 ? fmt::format(" and {} more", count_text(more)) : "");
+}
+
 std::string relative_l2_text(const WorstError& worst) {
   return std::isfinite(worst.relative_l2) && worst.relative_l2 >= 0.0
              ? fmt::format("{:.2g}", worst.relative_l2)
              : std::string("-");
 }
 
-std::string held_text(const core::ProvenanceEvidence& row, std::string_view arrow) {
+bool names_input_tiles(const core::RunRecord& record, const core::ProvenanceEvidence& row) {
+  bool known = false, streamed = false;
+  for_each_result(record, [&](const core::TrialResult& result, std::string_view) {
+    for (const core::OutputTotals& output : result.outputs) {
+      if (output.name != row.output_name) continue;
+      known = true;
+      streamed = streamed || output.geometry.pipeline_depth > 0;
+    }
+  });
+  return known && !streamed && row.destination >= 0;
+}
+
+std::string held_text(const core::RunRecord& record, const core::ProvenanceEvidence& row,
+                      std::string_view arrow) {
   if (row.destination < 0) {
     return "no single tile explains it";
   }
-  return row.source >= 0 ? fmt::format("tile {} {} tile {}", row.destination, arrow, row.source)
-                         : fmt::format("tile {} {} nothing known", row.destination, arrow);
+  const std::string_view of = names_input_tiles(record, row) ? "input " : "";
+  return row.source >= 0
+             ? fmt::format("{0}tile {1} {2} {0}tile {3}", of, row.destination, arrow, row.source)
+             : fmt::format("{}tile {} {} nothing known", of, row.destination, arrow);
+}
+
+std::string input_tiles_legend(const core::RunRecord& record) {
+  std::vector<std::string> outputs;
+  for (const core::ProvenanceEvidence& row : record.evidence.provenance) {
+    if (names_input_tiles(record, row) &&
+        std::find(outputs.begin(), outputs.end(), row.output_name) == outputs.end()) {
+      outputs.push_back(row.output_name);
+    }
+  }
+  if (outputs.empty()) {
+    return {};
+  }
+  return fmt::format("input tile: a tile of the input that the pipeline streams, not of {}, which "
+                     "{} computed with the other tile's data in its place",
+                     fmt::join(outputs, ", "), outputs.size() == 1 ? "was" : "were");
 }
 
 std::string buffer_text(const core::ProvenanceEvidence& row) {
@@ -186,6 +266,17 @@ const core::SourceExcerpt* find_excerpt(const core::RunRecord& record, std::stri
   return found;
 }
 
+std::pair<int, int> shown_lines(const core::SourceExcerpt& excerpt, int marked) {
+  const auto is_blank = [&](int line) {
+    const std::string& text = excerpt.lines[static_cast<std::size_t>(line - excerpt.first_line)];
+    return line != marked && text.find_first_not_of(" \t\r") == std::string::npos;
+  };
+  int first = excerpt.first_line, end = first + static_cast<int>(excerpt.lines.size());
+  while (end > first && is_blank(end - 1)) --end;
+  while (first < end && is_blank(first)) ++first;
+  return {first, end};
+}
+
 std::string place_text(const core::SourceLocation& where, bool with_function) {
   return fmt::format("{}:{}{}{}", where.file.empty() ? "(unknown file)" : where.file, where.line,
                      with_function && !where.function.empty() ? " in " : "",
@@ -266,7 +357,10 @@ std::string outcome_text(core::Outcome outcome) {
 
 const core::Finding* leading_finding(const core::Verdict& verdict) {
   const auto leads = [&](const core::Finding& finding) {
-    return verdict.outcome == core::Outcome::pass || finding.severity != core::Severity::note;
+    if (finding.severity != core::Severity::note) return true;
+    // That an output is rounded is said below: no pass rests on it.
+    return verdict.outcome == core::Outcome::pass &&
+           finding.finding != core::FindingClass::output_rounding;
   };
   const auto first = std::find_if(verdict.findings.begin(), verdict.findings.end(), leads);
   return first == verdict.findings.end() ? nullptr : &*first;
@@ -429,9 +523,10 @@ std::vector<std::string> key_facts_of(const core::RunRecord& record) {
                         : count_text(totals.trials, "trial") + ", none failed");
   }
   if (totals.configs > 0) {
-    facts.push_back(totals.failed_configs > 0 ? fmt::format("{} of {} configurations failed",
-                                                            totals.failed_configs, totals.configs)
-                                              : count_text(totals.configs, "configuration"));
+    facts.push_back((totals.failed_configs > 0
+                         ? fmt::format("{} of {} cells", totals.failed_configs, totals.configs)
+                         : count_text(totals.configs, "cell")) +
+                    " (problem x config)" + (totals.failed_configs > 0 ? " failed" : ""));
   } else if (totals.arms > 1) {
     facts.push_back(count_text(totals.arms, "arm"));
   }
@@ -446,6 +541,8 @@ std::vector<std::string> key_facts_of(const core::RunRecord& record) {
   }
   if (!totals.worst_output.empty()) {
     facts.push_back(fmt::format("worst error {}", bound_text(totals.worst_ratio)));
+  } else if (totals.trials > 0) {
+    facts.push_back("no values compared");
   }
   if (!record.bench.empty()) {
     facts.push_back(count_text(record.bench.size(), "timing"));

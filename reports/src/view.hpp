@@ -8,6 +8,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "faultline/core/run_record.hpp"
@@ -45,11 +46,28 @@ WorstError worst_error_of(const core::TrialResult& result);
 /// held", "990 of 1,000 launches were issued while the blocker held"; empty: nothing.
 std::string remarks_text(const core::TrialResult& result);
 
+/// What ended arms or configs before their time: those that ended alike are one.
+struct Stops {
+  core::ExecutionStatus status = core::ExecutionStatus::completed;
+  std::string message;               ///< "as in the finding above" where one says it
+  std::vector<std::string> details;  ///< likewise none
+  std::vector<std::string> names;
+};
+std::vector<Stops> stops_of(const core::RunRecord& record);
+/// "random_random, skew_lazy and 2 more"
+std::string names_text(const Stops& stops);
+
 /// "0.00042"; "-" where it was not measured.
 std::string relative_l2_text(const WorstError& worst);
 
-/// "tile 1 <- tile 3" with the arrow given.
-std::string held_text(const core::ProvenanceEvidence& row, std::string_view arrow);
+/// The output is no tiles of a pipeline: the tiles that its provenance names are those of the input
+/// that the pipeline streams, and the output was computed from them.
+bool names_input_tiles(const core::RunRecord& record, const core::ProvenanceEvidence& row);
+/// "tile 1 <- tile 3" with the arrow given; "input tile 1 <- input tile 3" of an input.
+std::string held_text(const core::RunRecord& record, const core::ProvenanceEvidence& row,
+                      std::string_view arrow);
+/// What "input tile" means; empty where no row names one.
+std::string input_tiles_legend(const core::RunRecord& record);
 /// "same (1)": the pipeline buffers of destination and source; empty without a pipeline.
 std::string buffer_text(const core::ProvenanceEvidence& row);
 
@@ -74,6 +92,9 @@ bool has_rate(const core::ArmEvidence& arm);
 /// The excerpt that holds `line` of `file`; nullptr when there is none.
 const core::SourceExcerpt* find_excerpt(const core::RunRecord& record, std::string_view file,
                                         int line);
+/// Lines of an excerpt to show, [first, end), by number: without blank ones at its two ends, which
+/// may lie past the end of the file; the line that is marked always.
+std::pair<int, int> shown_lines(const core::SourceExcerpt& excerpt, int marked);
 /// "kernels/gla_decode/x.cuh:214", with " in consume_tile" when the function is known.
 std::string place_text(const core::SourceLocation& where, bool with_function = true);
 

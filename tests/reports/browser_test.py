@@ -42,7 +42,7 @@ EXPECTED = {
                     "overlap with the co-resident kernel not proven"],
     "bench_gemv": ["contaminated", "TB/s", "cublasGemmEx"],
     "unsupported": ["INCONCLUSIVE", "wgmma.mma_async"],
-    "interrupted": ["INCONCLUSIVE", "Interrupted"],
+    "interrupted": ["INCONCLUSIVE", "Cut short"],
     "deadlock": ["FAIL", "hang", "warp 7 waits"],
     "mutants_gemv": ["FAIL", "2 of 3 mutants killed", "Kill matrix", "missing_barrier",
                      "race.shared", "mutation score 1 of 3"],

@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
+#include <utility>
 
 #include "config_matrix.hpp"
 #include "error_histogram.hpp"
@@ -17,6 +19,7 @@
 #include "samples.hpp"
 #include "sha256.hpp"
 #include "tile_map.hpp"
+#include "view.hpp"
 
 namespace faultline::reports {
 namespace {
@@ -126,6 +129,71 @@ TEST(TrialFrames, EveryArmIsSeen) {
   EXPECT_EQ(elements, 41u * 24 * 9);
 }
 
+// A trial of one problem says nothing of the tiles of another.
+TEST(TrialFrames, ATrialConcernsTheMapsOfItsOwnProblemAlone) {
+  const core::RunRecord record = samples::stress_shared_buffer();
+  std::vector<TileMap> maps = tile_maps_of(record, 4096);
+  TileMap other = maps.front();
+  ++other.geometry.rows;
+  maps.push_back(other);
+  const TrialFrames all = trial_frames_of(record, maps, 30);
+  ASSERT_FALSE(all.frames.empty());
+  for (const TrialFrame& frame : all.frames) {
+    for (const TrialFrame::Tile& tile : frame.tiles) {
+      EXPECT_THAT(frame.maps, testing::Contains(tile.map));
+    }
+    EXPECT_THAT(frame.maps, Not(testing::Contains(maps.size() - 1)));
+  }
+}
+
+TEST(TileMaps, NameTheirProblemAndItsDtypes) {
+  core::RunRecord record = samples::verify_dropped_tail();
+  const auto first = std::find_if(record.evidence.configs.begin(), record.evidence.configs.end(),
+                                  [](const core::ConfigEvidence& cell) { return cell.failed; });
+  ASSERT_NE(first, record.evidence.configs.end());
+  core::ConfigEvidence again = *first;
+  again.problem += " seed=7";
+  again.result.outputs.front().dtype = core::Dtype::f32;
+  record.evidence.configs = {*first, again};
+  const TileMap map = tile_maps_of(record, 4096).front();
+  EXPECT_THAT(map.scope, HasSubstr("1 more problem"));
+  EXPECT_THAT(map.scope, HasSubstr("2 failing configurations"));
+  EXPECT_EQ(map.dtypes, "f16, f32");
+}
+
+TEST(Provenance, TilesOfAnInputAreCalledSo) {
+  core::RunRecord record = samples::stress_shared_buffer();
+  EXPECT_EQ(held_text(record, record.evidence.provenance.front(), "<-"), "tile 1 <- tile 3");
+  EXPECT_EQ(input_tiles_legend(record), "");
+  for (core::ArmEvidence& arm : record.evidence.arms) {
+    for (core::OutputTotals& output : arm.result.outputs) output.geometry.pipeline_depth = 0;
+  }
+  EXPECT_EQ(held_text(record, record.evidence.provenance.front(), "<-"),
+            "input tile 1 <- input tile 3");
+  EXPECT_THAT(input_tiles_legend(record), HasSubstr("not of new_state"));
+  EXPECT_THAT(to_html(record), HasSubstr("row: the input tile that was due"));
+  EXPECT_THAT(to_html(record), HasSubstr("data-held=\"\""));
+}
+
+TEST(Excerpts, BlankLinesAtTheEndsAreNotShown) {
+  core::SourceExcerpt excerpt{.file = "r.cu", .first_line = 2, .lines = {"", "x", "", "y", "", ""}};
+  EXPECT_EQ(shown_lines(excerpt, 5), std::pair(3, 6));
+  EXPECT_EQ(shown_lines(excerpt, 7), std::pair(3, 8));
+}
+
+// What did not come to an end was not compared, and is not right.
+TEST(NothingCompared, IsNotAnErrorOfZero) {
+  core::RunRecord record = samples::stress_clean();
+  record.evidence.arms.resize(1);
+  core::TrialResult& result = record.evidence.arms.front().result;
+  for (core::OutputTotals& output : result.outputs) output.compared_elements = 0;
+  for (const std::string& fact : key_facts_of(record)) {
+    EXPECT_THAT(fact, Not(HasSubstr("worst error")));
+  }
+  EXPECT_THAT(to_html(record), HasSubstr("not compared"));
+  EXPECT_THAT(to_html(record), Not(HasSubstr("right in all")));
+}
+
 TEST(ErrorHistograms, BinsHaveNamesAndTheBoundIsTheEndOfOne) {
   EXPECT_EQ(bin_text(0), "0");
   EXPECT_EQ(bin_text(1), "up to 2^-10");
@@ -133,6 +201,9 @@ TEST(ErrorHistograms, BinsHaveNamesAndTheBoundIsTheEndOfOne) {
   EXPECT_EQ(bin_text(core::error_bin(1.5)), "1 to 2");
   EXPECT_EQ(bin_text(core::kErrorBins - 2), "above 1,048,576");
   EXPECT_EQ(bin_text(core::kErrorBins - 1), "not finite");
+  for (std::size_t bin = 0; bin + 2 < core::kErrorBins; ++bin) {
+    EXPECT_LE(axis_text(bin).size(), 5u) << axis_text(bin);
+  }
   const auto histograms = error_histograms_of(samples::stress_shared_buffer());
   ASSERT_EQ(histograms.size(), 2u);
   EXPECT_EQ(histograms[1].output, "new_state");

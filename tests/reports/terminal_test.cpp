@@ -129,6 +129,27 @@ TEST(Terminal, VerdictComesFirstAndReplayLast) {
   EXPECT_EQ(lines.back().rfind("  faultline race gla_decode@shared_buffer ", 0), 0u);
 }
 
+TEST(Terminal, ArmsThatEndedAlikeAreToldOnceAndNotAgainAfterTheFinding) {
+  core::RunRecord record = samples::deadlock();
+  core::ArmEvidence again = record.evidence.arms.front();
+  again.perturbation.name = "skew_lazy";
+  record.evidence.arms.push_back(again);
+  const auto times = [&](const std::string& what) {
+    int count = 0;
+    for (const std::string& line : lines_of(render_terminal(record, {.width = 160}))) {
+      count += line.find(what) != std::string::npos ? 1 : 0;
+    }
+    return count;
+  };
+  EXPECT_EQ(times("warp 3 waits on"), 1);
+  EXPECT_EQ(times("(random schedule, lazy copies, skew_lazy): deadlock after"), 1);
+  core::Finding& finding = record.verdict.findings.front();
+  finding.headline += " " + again.result.message;
+  finding.evidence = again.result.details;
+  EXPECT_EQ(times("warp 3 waits on"), 1);
+  EXPECT_EQ(times("(random schedule, lazy copies, skew_lazy): as in the finding above"), 1);
+}
+
 TEST(Terminal, HeadlineDoesNotRepeatTheBadge) {
   core::RunRecord record;
   record.verdict.outcome = core::Outcome::inconclusive;
