@@ -210,8 +210,9 @@ std::string in_words(const core::TrialToken& trial, bool on_model) {
   const core::Perturbation& shaken = trial.perturbation;
   // What a simulator's trial has beside its schedule is a changed program: delays, one stream.
   const bool plain = shaken.delay_sites == 0 && !shaken.one_stream && !shaken.eager;
-  return fmt::format("{} [{}], seed {}, trial {}, data {}, {}", trial.problem, trial.config,
-                     trial.seed, trial.trial, core::name_of(trial.data),
+  const std::string config = trial.config.empty() ? "" : fmt::format(" [{}]", trial.config);
+  return fmt::format("{}{}, seed {}, trial {}, data {}, {}", trial.problem, config, trial.seed,
+                     trial.trial, core::name_of(trial.data),
                      on_model && plain ? fmt::format("schedule {}_{}", core::name_of(shaken.policy),
                                                      core::name_of(shaken.lateness))
                                        : core::to_text(shaken));

@@ -623,8 +623,9 @@ Explanation explain(core::Backend& backend, const kernels::SubjectRegistry& regi
 
 std::string to_text(const Explanation& explanation) {
   const core::TrialToken& trial = explanation.trial;
-  std::string text = fmt::format("{}@{} {} [{}], seed {}, trial {}: ", trial.subject, trial.variant,
-                                 trial.problem, trial.config, trial.seed, trial.trial);
+  std::string text = fmt::format(
+      "{}@{} {}{}, seed {}, trial {}: ", trial.subject, trial.variant, trial.problem,
+      trial.config.empty() ? "" : fmt::format(" [{}]", trial.config), trial.seed, trial.trial);
   if (!explanation.refused.empty()) return text + "not explained: " + explanation.refused + "\n";
   text += fmt::format("fails as {}{}; {} executions\n", core::name_of(explanation.finding),
                       explanation.trials > 1

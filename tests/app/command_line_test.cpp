@@ -15,11 +15,13 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "files.hpp"
+#include "layout.hpp"
 #include "memory.hpp"
 #include "operations.hpp"
 #include "options.hpp"
@@ -101,6 +103,27 @@ TEST_F(CommandLine, OutputsThatWouldMixAreRefused) {
   refuse({"race", path("k.ptx"), "--entry", "k", "--json", path("./k.ptx")}, "the PTX file");
   refuse({"verify", "gemv", "--json", "a", "--json", "b"}, "--json is given more than once");
   EXPECT_EQ(text_of("r"), "old");
+}
+
+TEST_F(CommandLine, LinesFitTheWidth) {
+  EXPECT_EQ(wrapped("  name  a line of words that is\nshort", 32),
+            "  name  a line of words that is\nshort");
+  EXPECT_EQ(wrapped("  name    one two three four five six seven\n", 36),
+            "  name    one two three four five\n          six seven\n");
+  EXPECT_EQ(wrapped("one two three", 9), "one two\n    three");
+  const std::string command = "  faultline replay " + std::string(80, 'x');
+  EXPECT_EQ(wrapped(command, 60), command);
+  const auto fits = [](const std::string& text, std::size_t width) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      if (line.size() > width) return false;
+    }
+    return true;
+  };
+  const Finished doctor = run({"doctor", "--width", "60"});
+  EXPECT_EQ(doctor.code, 0);
+  EXPECT_TRUE(fits(doctor.out, 60)) << doctor.out;
+  EXPECT_TRUE(fits(run({"list", "--width", "60"}).out, 60));
 }
 
 TEST_F(CommandLine, NumbersAreDecimalAndWhole) {

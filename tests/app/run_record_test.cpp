@@ -138,6 +138,26 @@ TEST_F(RunRecordTest, TheSummarySaysThatRacesWereNotLookedFor) {
   EXPECT_THAT(finish(clean()).first, HasSubstr("; races were not looked for (--no-race)"));
 }
 
+TEST_F(RunRecordTest, TheWorstIsTheFirstToReplay) {
+  core::Evidence evidence = clean();
+  const core::ArmEvidence right = evidence.arms.at(0);
+  evidence.arms.clear();
+  for (const auto& [token, ratio] :
+       {std::pair("fl1.right", 0.5), std::pair("fl1.wrong", 3.0), std::pair("fl1.worst", 7.0)}) {
+    core::ArmEvidence& arm = evidence.arms.emplace_back(right);
+    arm.token = token;
+    core::OutputTotals& output = arm.result.outputs.emplace_back();
+    output.worst_ratio = ratio;
+    output.bad_elements = ratio > 1.0;
+  }
+  finish(evidence);
+  const std::string record = written();
+  const std::size_t worst = record.find("faultline replay fl1.worst");
+  EXPECT_LT(worst, record.find("faultline replay fl1.wrong"));
+  EXPECT_NE(worst, std::string::npos);
+  EXPECT_THAT(record, Not(HasSubstr("faultline replay fl1.right")));
+}
+
 TEST_F(RunRecordTest, AWarningThatFailsTheRunIsSaidInTheSummary) {
   core::Evidence evidence = clean();
   core::AccessStatistics& access = evidence.accesses.emplace_back();

@@ -140,7 +140,8 @@ def text_of_a_foreign_store_does_nothing_to_a_terminal():
 
 
 def explains_and_reduces():
-    expect(run(f"verify {CASE} --backend simulator --store s.db"), 1)
+    expect(run(f"verify {CASE} --backend simulator --store s.db"), 1,
+           " x bound:\n  faultline replay fl1.")
     token = rows("s.db", "SELECT token FROM failing_cases")[0][0]
     wide = " --width 1000"
     done = expect(run("explain " + token + wide), 0, "gemv@dropped_tail n=1 k=257", "fails as ")
