@@ -411,7 +411,7 @@ Parsed parse_command_line(int argc, char** argv) {
     return sub;
   };
   CLI::App* list = command("list", "subjects, variants, problem and config domains", Command::list);
-  add_words(*list, options, "SUBJECT: this one in full");
+  add_words(*list, options, "SUBJECT[@VARIANT]: this one in full");
   CLI::App* verify =
       command("verify", "differential check over shapes and configs", Command::verify);
   add_words(
