@@ -9,6 +9,7 @@
 #include "faultline/core/comparison.hpp"
 #include "html_page.hpp"
 #include "numbers.hpp"
+#include "view.hpp"
 
 namespace faultline::reports {
 namespace {
@@ -91,7 +92,7 @@ void write_counts(HtmlPage& page, const ErrorHistogram& h) {
 void write_histogram(HtmlPage& page, const ErrorHistogram& h) {
   const std::size_t limit = core::error_bin(1.0);
   page.out.put("<article class=\"errors\"><h3>", escaped(h.output), " <small>",
-               escaped(core::name_of(h.dtype)), "; ",
+               escaped(dtype_text(h.dtype)), "; ",
                h.beyond > 0 ? literal("<span class=\"bad\">") : literal("<span>"),
                escaped(fmt::format("{} of {} beyond the bound", count_text(h.beyond),
                                    count_text(h.counted, "element"))),

@@ -207,6 +207,7 @@ footer h2{border-top:1px solid var(--line);padding-top:1.25rem;color:var(--text)
 overflow-wrap:anywhere}
 #mutants thead th{white-space:normal}
 .places tbody th{min-width:8rem;overflow-wrap:anywhere}.places .kept{white-space:normal}
+.places td.mono{min-width:6.5rem;overflow-wrap:anywhere}
 .sweep tbody th{white-space:normal;min-width:6.5rem;max-width:8rem}
 .sweep td,.sweep thead th{padding:.28rem .5rem;text-align:left}.sweep td b{display:block}
 .sweep thead th{min-width:6rem}

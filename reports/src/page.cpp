@@ -49,7 +49,7 @@ std::pair<std::string, std::string> split_at(const std::string& text, int column
 // ... that fits, else all that fit.
 std::size_t bytes_before_break(std::string_view word, int room) {
   const std::size_t fits = bytes_of_columns(word, room);
-  const std::size_t at = word.substr(0, fits).find_last_of("/,;:.-_=(@");
+  const std::size_t at = word.substr(0, fits).find_last_of("/,;:.-_=(@+");
   const bool good = at != word.npos && at + 1 > fits / 3 && at + 1 < word.size();
   return good ? at + 1 : fits;
 }

@@ -169,7 +169,7 @@ std::vector<TileMap> tile_maps_of(const core::RunRecord& record, std::int64_t ma
         found->tiles.resize(output.tiles.size());
       }
       ++found->results;
-      const std::string_view dtype = core::name_of(output.dtype);
+      const std::string_view dtype = dtype_text(output.dtype);
       if (std::find(found->dtypes.begin(), found->dtypes.end(), dtype) == found->dtypes.end()) {
         found->dtypes.push_back(dtype);
       }

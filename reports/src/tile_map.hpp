@@ -24,7 +24,7 @@ struct TileCell {
 /// the tile grid itself.
 struct TileMap {
   std::string output;
-  std::string dtypes;  ///< "f16"; "f16, f32" where a sweep's problems differ
+  std::string dtypes;  ///< "fp16"; "fp16, fp32" where a sweep's problems differ
   core::TileGeometry geometry;
   std::string scope;  ///< of a sweep: the problem and config, or what several failing ones share
   bool by_buffer = false;

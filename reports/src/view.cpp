@@ -266,6 +266,16 @@ const core::SourceExcerpt* find_excerpt(const core::RunRecord& record, std::stri
   return found;
 }
 
+std::string_view dtype_text(core::Dtype dtype) {
+  switch (dtype) {
+  case core::Dtype::f16: return "fp16";
+  case core::Dtype::bf16: return "bf16";
+  case core::Dtype::f32: return "fp32";
+  case core::Dtype::f64: return "fp64";
+  }
+  return "?";
+}
+
 std::pair<int, int> shown_lines(const core::SourceExcerpt& excerpt, int marked) {
   const auto is_blank = [&](int line) {
     const std::string& text = excerpt.lines[static_cast<std::size_t>(line - excerpt.first_line)];

@@ -95,6 +95,8 @@ const core::SourceExcerpt* find_excerpt(const core::RunRecord& record, std::stri
 /// Lines of an excerpt to show, [first, end), by number: without blank ones at its two ends, which
 /// may lie past the end of the file; the line that is marked always.
 std::pair<int, int> shown_lines(const core::SourceExcerpt& excerpt, int marked);
+/// "fp16", as findings have it; "f16" is the value of a parameter.
+std::string_view dtype_text(core::Dtype dtype);
 /// "kernels/gla_decode/x.cuh:214", with " in consume_tile" when the function is known.
 std::string place_text(const core::SourceLocation& where, bool with_function = true);
 

@@ -333,6 +333,25 @@ def check_player(browser, session, page):
     return expect.failures + list(messages(browser, page))
 
 
+def check_sweep(browser, session, page):
+    """A trial of a sweep: maps of other problems are hidden while it is shown."""
+    expect = Expectations()
+    set_view(browser, session, 1280, "light")
+    browser.open(session, page)
+
+    def ask(text):
+        return browser.evaluate(session, text)
+    shown = "document.querySelector('#player .shown').textContent"
+    seen = "[...document.querySelectorAll('#tiles figure')].filter(f => !f.hidden).length"
+    expect.equal("at first", ask(seen), 2)
+    ask("document.querySelector('[data-step=\"1\"]').click()")
+    expect.equal("of one trial", ask(seen), 1)
+    expect.contains("which is said", ask(shown), "1 map of other problems hidden")
+    ask("document.querySelector('[data-all]').click()")
+    expect.equal("of all trials", ask(seen), 2)
+    return expect.failures + list(messages(browser, page))
+
+
 def check_page_tools(browser, session, page):
     """Theme, copying, skip link, printing."""
     expect = Expectations()
@@ -431,6 +450,8 @@ def main():
             page = pathlib.Path(folder) / "stress_shared_buffer.html"
             bad += report("ratios", check_large_ratios(
                 browser, session, pathlib.Path(folder) / "verify_stage_sentinel.html"))
+            bad += report("check_sweep", check_sweep(
+                browser, session, pathlib.Path(folder) / "verify_dropped_tail.html"))
             for part in (check_maps, check_player, check_page_tools):
                 bad += report(part.__name__, part(browser, session, page))
             bad += report("speed", check_speed(browser, session,

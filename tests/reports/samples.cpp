@@ -453,6 +453,9 @@ RunRecord verify_dropped_tail() {
       }
     }
     cell.result.failed = cell.result.wrong_values = 3;
+    FailedTrial failure;
+    failure.wrong_tiles = {{0, 1, 24, 13.0}, {0, 2, 24, 14.0}};
+    add_failure(cell.result, std::move(failure));
   }
   record.verdict.outcome = Outcome::fail;
   record.verdict.summary = "fail(tail): wrong only where k is not a multiple of 256";
