@@ -54,7 +54,13 @@ int stress_command(const Context& context) {
     run.record().analysis_plan += "These arms alone: no further ones and no experiments "
                                   "(--no-follow-ups).\n";
   }
-  if (options.verbosity > 0) fmt::print(stderr, "{}\n", run.record().analysis_plan);
+  if (options.verbosity > 0) {
+    fmt::print(stderr, "{}\n", run.record().analysis_plan);
+  } else if (backend->info().is_model && !plan.left_out.empty() && !options.quiet) {
+    fmt::print(stderr, "{} of {} arms have no trial: --trials {} gives each one\n",
+               plan.left_out.size(), plan.left_out.size() + plan.arms.size(),
+               plan.left_out.size() + plan.arms.size());
+  }
 
   Work work(context);
   stress::RunOptions run_options = work.run_options();
