@@ -11,6 +11,7 @@
 
 #include "commands.hpp"
 #include "faultline/core/errors.hpp"
+#include "faultline/diagnosis/cell_text.hpp"
 #include "faultline/reports/visible.hpp"
 #include "faultline/store/store.hpp"
 #include "faultline/stress/compare.hpp"
@@ -129,10 +130,11 @@ void list_store(const std::string& path) {
   const std::vector<store::FailingCase> cases = store.all_cases();
   fmt::print("{} failing case{}, seen last first\n", cases.size(), cases.size() == 1 ? "" : "s");
   for (const store::FailingCase& one : cases) {
-    print_line(fmt::format("  {:>5}  {}@{} {} [{}]  {}; seen {} time{}, last {}{}", one.id,
-                           one.trial.subject, one.trial.variant, one.trial.problem,
-                           one.trial.config, one.finding.empty() ? "no class" : one.finding,
-                           one.times_seen, one.times_seen == 1 ? "" : "s", one.last_seen,
+    print_line(fmt::format("  {:>5}  {}@{} {}  {}; seen {} time{}, last {}{}", one.id,
+                           one.trial.subject, one.trial.variant,
+                           diagnosis::cell_text(one.trial.problem, one.trial.config),
+                           one.finding.empty() ? "no class" : one.finding, one.times_seen,
+                           one.times_seen == 1 ? "" : "s", one.last_seen,
                            one.fixed_at.empty() ? "" : "; fixed " + one.fixed_at));
     print_line(fmt::format(
         "         {}", one.unreadable.empty() ? one.command : "cannot be run: " + one.unreadable));

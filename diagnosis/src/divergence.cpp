@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "faultline/diagnosis/cell_text.hpp"
 #include "words.hpp"
 
 namespace faultline::diagnosis {
@@ -71,7 +72,7 @@ std::string first_divergence(const Facts& facts) {
     text += fmt::format("; {} before it {} right", list(before), before.size() == 1 ? "is" : "are");
   }
   if (failing > 1) {
-    text += fmt::format(" ({} [{}]; first in {} of {})", wrong.problem, wrong.config,
+    text += fmt::format(" ({}; first in {} of {})", cell_text(wrong.problem, wrong.config),
                         count(first_in[wrong.name]), plural(failing, "failing cell"));
   }
   return text;

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "faultline/diagnosis/cell_text.hpp"
 #include "faultline/diagnosis/experiment.hpp"
 #include "faultline/diagnosis/totals.hpp"
 #include "words.hpp"
@@ -332,8 +333,8 @@ std::string wrong_place(const Facts& facts, const core::OutputTotals& output) {
       if (here.name != output.name || here.dtype != output.dtype || judged_wrong(here) == 0 ||
           here.tiles.empty())
         continue;
-      return fmt::format("wrong elements lie, e.g. at {} [{}], in {}", cell->problem, cell->config,
-                         wrong_tiles_text(here));
+      return fmt::format("wrong elements lie, e.g. at {}, in {}",
+                         cell_text(cell->problem, cell->config), wrong_tiles_text(here));
     }
   }
   return fmt::format("wrong elements lie in tiles of {} that differ between runs", output.name);

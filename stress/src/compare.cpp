@@ -12,6 +12,7 @@
 
 #include "faultline/core/errors.hpp"
 #include "faultline/core/token.hpp"
+#include "faultline/diagnosis/cell_text.hpp"
 #include "faultline/stress/statistics.hpp"
 
 namespace faultline::stress {
@@ -58,7 +59,7 @@ std::map<std::string, const core::TrialResult*> results_of(const core::Evidence&
     add("arm " + arm.perturbation.name, arm.result);
   }
   for (const core::ConfigEvidence& cell : evidence.configs) {
-    add(fmt::format("{} [{}]", cell.problem, cell.config), cell.result);
+    add(diagnosis::cell_text(cell.problem, cell.config), cell.result);
   }
   return results;
 }
@@ -313,12 +314,12 @@ class Comparer {
 
   void bench() {
     for (const core::BenchRow* row : alone(before_.bench, after_.bench)) {
-      add(Kind::differs, fmt::format("time of {} {} [{}]: measured before alone", row->name,
-                                     row->problem, row->config));
+      add(Kind::differs, fmt::format("time of {} {}: measured before alone", row->name,
+                                     diagnosis::cell_text(row->problem, row->config)));
     }
     for (const core::BenchRow* row : alone(after_.bench, before_.bench)) {
-      add(Kind::differs, fmt::format("time of {} {} [{}]: measured after alone", row->name,
-                                     row->problem, row->config));
+      add(Kind::differs, fmt::format("time of {} {}: measured after alone", row->name,
+                                     diagnosis::cell_text(row->problem, row->config)));
     }
     for (const core::BenchRow& after : after_.bench) {
       for (const core::BenchRow& before : before_.bench) {
@@ -326,17 +327,18 @@ class Comparer {
         if (!same_row(before, after)) continue;
         if (!(x > 0.0) || !(y > 0.0)) {
           if (x > 0.0 || y > 0.0) {
-            add(Kind::differs,
-                fmt::format("time of {} {} [{}]: measured {} alone", after.name, after.problem,
-                            after.config, x > 0.0 ? "before" : "after"));
+            add(Kind::differs, fmt::format("time of {} {}: measured {} alone", after.name,
+                                           diagnosis::cell_text(after.problem, after.config),
+                                           x > 0.0 ? "before" : "after"));
           }
           continue;
         }
         ++comparison_.compared;
         const double margin =
             1.0 + kTimeGrowth + 2 * std::max(before.spread_graph, after.spread_graph);
-        const std::string text = fmt::format("time of {} {} [{}]: {:.4g} -> {:.4g} us", after.name,
-                                             after.problem, after.config, x, y);
+        const std::string text =
+            fmt::format("time of {} {}: {:.4g} -> {:.4g} us", after.name,
+                        diagnosis::cell_text(after.problem, after.config), x, y);
         if (before.contaminated || after.contaminated) {
           add(Kind::differs, text + "; contaminated");
         } else if (y > margin * x) {

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "faultline/core/errors.hpp"
+#include "faultline/diagnosis/cell_text.hpp"
 #include "faultline/diagnosis/diagnose.hpp"
 #include "faultline/stress/race.hpp"
 #include "faultline/stress/statistics.hpp"
@@ -460,7 +461,7 @@ core::Verdict judge_matrix(const core::KillMatrix& matrix, bool interrupted,
       finding.headline = fmt::format("{} was killed under a wrong name; it must be {}", name,
                                      core::name_of(*row.required));
     }
-    finding.evidence = {names_of(row), fmt::format("at {} [{}]", row.problem, row.config)};
+    finding.evidence = {names_of(row), "at " + diagnosis::cell_text(row.problem, row.config)};
     verdict.findings.push_back(std::move(finding));
     failed = failed || !open;
   }

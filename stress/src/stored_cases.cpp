@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "faultline/core/errors.hpp"
+#include "faultline/diagnosis/cell_text.hpp"
 #include "faultline/diagnosis/diagnose.hpp"
 #include "faultline/diagnosis/totals.hpp"
 #include "faultline/stress/statistics.hpp"
@@ -227,9 +228,9 @@ std::vector<store::CaseResult> results_of(const std::vector<ReplayedCase>& repla
 
 std::string to_text(const ReplayedCase& replayed) {
   const store::FailingCase& stored = replayed.stored;
-  std::string text =
-      fmt::format("{} ({} [{}], seed {}, seen last {}): ", name_of_case(replayed),
-                  stored.trial.problem, stored.trial.config, stored.trial.seed, stored.last_seen);
+  std::string text = fmt::format("{} ({}, seed {}, seen last {}): ", name_of_case(replayed),
+                                 diagnosis::cell_text(stored.trial.problem, stored.trial.config),
+                                 stored.trial.seed, stored.last_seen);
   switch (replayed.state) {
   case State::not_judged: return text + "not judged: " + replayed.why;
   case State::failed_again: return text + "failed again: " + replayed.verdict.summary;

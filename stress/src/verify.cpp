@@ -12,6 +12,7 @@
 #include "examine_terms.hpp"
 #include "faultline/core/acceptance.hpp"
 #include "faultline/core/errors.hpp"
+#include "faultline/diagnosis/cell_text.hpp"
 #include "faultline/diagnosis/experiment.hpp"
 #include "faultline/diagnosis/growth.hpp"
 #include "faultline/diagnosis/totals.hpp"
@@ -189,14 +190,16 @@ class Sweep {
       if (result.skipped || result.status == core::ExecutionStatus::error ||
           result.status == core::ExecutionStatus::unsupported) {
         detail::add_not_examined(
-            evidence, fmt::format("the failure of {} [{}] repeated as '{}': {}",
-                                  failing.evidence.problem, failing.evidence.config, arm.name,
-                                  result.note.empty() ? result.message : result.note));
+            evidence,
+            fmt::format("the failure of {} repeated as '{}': {}",
+                        diagnosis::cell_text(failing.evidence.problem, failing.evidence.config),
+                        arm.name, result.note.empty() ? result.message : result.note));
         continue;
       }
       if (result.note.empty()) {
-        result.note = fmt::format("{} [{}], the inputs of its first failure every time",
-                                  failing.evidence.problem, failing.evidence.config);
+        result.note =
+            fmt::format("{}, the inputs of its first failure every time",
+                        diagnosis::cell_text(failing.evidence.problem, failing.evidence.config));
       }
       for (const core::RaceReport& race : result.races) {
         diagnosis::merge_race(evidence.races, race);
@@ -405,7 +408,7 @@ class Sweep {
     request.capture_limit = options_.run.capture_limit;
     request.timeout_s = options_.run.timeout_s;
     request.stop = options_.run.stop;
-    const std::string name = fmt::format("{} [{}]", cell.evidence.problem, cell.evidence.config);
+    const std::string name = diagnosis::cell_text(cell.evidence.problem, cell.evidence.config);
     const std::uint64_t done = done_, failed = failed_;
     if (options_.run.progress) {
       options_.run.progress({name, done, total_, failed});

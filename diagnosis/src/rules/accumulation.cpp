@@ -116,9 +116,10 @@ std::optional<core::Finding> find_accumulation(const Facts& facts) {
       "length", longest->rows.front()->length, number(longest->rows.back()->relative_l2),
       longest->rows.back()->length);
   finding.evidence.push_back(
-      fmt::format("the relative error of {} grows like length^{:.2f}{} [{}]", longest->output,
+      fmt::format("the relative error of {} grows like length^{:.2f}{}{}", longest->output,
                   longest->slope(0, longest->rows.size() - 1),
-                  longest->saturates() ? " and flattens towards the end" : "", longest->config));
+                  longest->saturates() ? " and flattens towards the end" : "",
+                  longest->config.empty() ? "" : fmt::format(" [{}]", longest->config)));
   for (std::string& sentence : growth_sentences(facts)) {
     finding.evidence.push_back(std::move(sentence));
   }

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "../words.hpp"
+#include "faultline/diagnosis/cell_text.hpp"
 #include "rule.hpp"
 #include "terms.hpp"
 
@@ -53,7 +54,7 @@ core::Finding missed_defect_finding(const Facts& facts, const core::TermEvidence
                                          plural(facts.compared_elements, "element")));
   if (!term.problem.empty()) {
     finding.evidence.push_back(
-        fmt::format("its effect is largest in {} [{}]", term.problem, term.config));
+        fmt::format("its effect is largest in {}", cell_text(term.problem, term.config)));
   }
   finding.runner_up = core::FindingClass::vacuous;
   finding.runner_up_reason = "a kernel without the defect and a comparison that does not see it "

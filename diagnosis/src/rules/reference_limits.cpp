@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "../words.hpp"
+#include "faultline/diagnosis/cell_text.hpp"
 #include "rule.hpp"
 
 namespace faultline::diagnosis {
@@ -20,8 +21,7 @@ using core::ReferenceNoteEvidence;
 
 std::string where_text(const ReferenceNoteEvidence& note) {
   if (note.problem.empty()) return "";
-  return note.config.empty() ? fmt::format(" ({})", note.problem)
-                             : fmt::format(" ({} [{}])", note.problem, note.config);
+  return fmt::format(" ({})", cell_text(note.problem, note.config));
 }
 
 /// Notes that say the same of the same output, with one of their places.

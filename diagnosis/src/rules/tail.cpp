@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "../words.hpp"
+#include "faultline/diagnosis/cell_text.hpp"
 #include "rule.hpp"
 
 namespace faultline::diagnosis {
@@ -58,15 +59,16 @@ core::Finding tail_finding(const Facts& facts, const Raggedness& lengths, bool b
   finding.confidence = lengths.confidence();
   finding.headline = fmt::format("{} is wrong only where the {} is not a multiple of the tile",
                                  subject_text(facts.evidence), name);
-  finding.evidence.push_back(fmt::format("e.g. {} [{}]: {} = {} x {} + {}", cell.problem,
-                                         cell.config, length, length / tile, tile, length % tile));
+  finding.evidence.push_back(fmt::format("e.g. {}: {} = {} x {} + {}",
+                                         cell_text(cell.problem, cell.config), length,
+                                         length / tile, tile, length % tile));
   finding.evidence.push_back(fmt::format(
       "ragged: {} failed, {} passed; whole tiles: {} failed, {} passed (problems x configs)",
       count(lengths.ragged_failed), count(lengths.ragged_passed), count(lengths.whole_failed),
       count(lengths.whole_passed)));
   if (lengths.passed_example) {
-    finding.evidence.push_back(fmt::format("right e.g. at {} [{}]", lengths.passed_example->problem,
-                                           lengths.passed_example->config));
+    finding.evidence.push_back("right e.g. at " + cell_text(lengths.passed_example->problem,
+                                                            lengths.passed_example->config));
   }
   for (const core::OutputTotals* output : wrong_outputs(facts)) {
     finding.evidence.push_back(wrong_output_text(*output));

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "../words.hpp"
+#include "faultline/diagnosis/cell_text.hpp"
 
 namespace faultline::diagnosis {
 namespace {
@@ -433,9 +434,9 @@ core::Finding term_finding(const Facts& facts, const TermExplanation& explanatio
                     count(explanation.explained), plural(explanation.cells, "cell")));
   }
   if (!best.term->problem.empty()) {
-    finding.evidence.push_back(fmt::format("these figures are of {} [{}], where its effect reaches "
+    finding.evidence.push_back(fmt::format("these figures are of {}, where its effect reaches "
                                            "{} times the bound",
-                                           best.term->problem, best.term->config,
+                                           cell_text(best.term->problem, best.term->config),
                                            number(best.term->visibility)));
   }
   if (explanation.runner_up) {
@@ -496,9 +497,10 @@ std::vector<std::string> growth_sentences(const Facts& facts) {
           fmt::format("{}: {:.2g}", row->chunks > 0 ? row->chunks : length, row->relative_l2));
     }
     const bool chunks = rows.begin()->second->chunks > 0;
-    sentences.push_back(fmt::format("relative L2 of {} by {} [{}]: {}", output,
-                                    chunks ? "number of chunks" : "length", std::get<1>(key),
-                                    fmt::join(points, ", ")));
+    sentences.push_back(
+        fmt::format("relative L2 of {} by {}{}: {}", output, chunks ? "number of chunks" : "length",
+                    std::get<1>(key).empty() ? "" : fmt::format(" [{}]", std::get<1>(key)),
+                    fmt::join(points, ", ")));
   }
   return sentences;
 }
