@@ -146,7 +146,8 @@ int mutants_command(const Context& context) {
   record.subject = asked.empty() ? "all subjects" : fmt::format("{}", fmt::join(asked, ", "));
   record.analysis_plan =
       "each mutant where it shows, and each clean variant at the same problem: a tight loop, "
-      "verify over all configs, the default campaign (these by values alone), and the race check "
+      "verify over all configs, the default campaign (these without the order of accesses), and "
+      "the race check "
       "on the simulator; a mutant counts as named right when its required finding comes first";
 
   Work work(context);

@@ -15,6 +15,7 @@ namespace faultline::reports {
 namespace {
 
 constexpr std::size_t kMostOutputs = 40;
+constexpr std::size_t kInSight = 6;  // beyond, they are folded away: those with errors come first
 
 // Height of a count: logarithmic, so that a single wrong element is seen beside millions.
 double height_of(std::uint64_t count, std::uint64_t largest) {
@@ -127,7 +128,13 @@ void write_errors(HtmlPage& page) {
                     "elements by size of error; powers of two, heights logarithmic");
   const std::size_t shown = std::min(histograms.size(), kMostOutputs);
   for (std::size_t i = 0; i < shown; ++i) {
+    if (i == kInSight) {
+      page.out.put("<details><summary>", number(shown - kInSight), " more outputs</summary>\n");
+    }
     write_histogram(page, histograms[i]);
+  }
+  if (shown > kInSight) {
+    page.out.put("</details>\n");
   }
   page.more(histograms.size() - shown);
   page.close_section();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "config_matrix.hpp"
 #include "evidence_tables.hpp"
@@ -15,6 +16,7 @@ namespace faultline::reports {
 namespace {
 
 constexpr std::size_t kConfigRows = 60;  // beyond, a list is folded away
+constexpr std::size_t kAccessRows = 24;  // in sight
 constexpr std::size_t kNamedCells = 8;
 constexpr std::size_t kMatrixRows = 80, kMatrixColumns = 40;
 
@@ -255,6 +257,38 @@ void write_config_matrix(HtmlPage& page, const ConfigMatrix& matrix) {
   }
 }
 
+void write_access_rows(HtmlPage& page, std::string_view title,
+                       std::span<const core::AccessStatistics> rows) {
+  page.open_scroll(title);
+  page.out.put(
+      "<table class=\"wide places\"><caption class=\"unseen\">", escaped(title),
+      ", most wasteful first</caption><thead><tr><th scope=\"col\">line</th><th "
+      "scope=\"col\">access</th><th "
+      "scope=\"col\" "
+      "class=\"num\">lane stride</th>",
+      "<th scope=\"col\" class=\"num\">requests</th><th scope=\"col\" class=\"num\">moved</th>",
+      "<th scope=\"col\" class=\"num\">dense</th><th scope=\"col\" "
+      "class=\"num\">waste</th></tr></thead><tbody>\n");
+  for (const core::AccessStatistics& row : rows) {
+    const double waste = waste_of(row);
+    page.out.put("<tr><th scope=\"row\" class=\"mono\">");
+    page.place(place_text(row.where));
+    page.out.put("</th><td class=\"mono\">", escaped(row.instruction), "</td><td class=\"num\">",
+                 number(row.lane_stride_bytes), " B</td><td class=\"num\">",
+                 escaped(count_text(row.requests)), "</td><td class=\"num\">",
+                 escaped(count_text(row.sectors)), "</td><td class=\"num\">",
+                 escaped(count_text(row.ideal_sectors)));
+    if (waste >= 2.0) {
+      page.out.put("</td><td class=\"num bad\">");
+    } else {
+      page.out.put("</td><td class=\"num\">");
+    }
+    page.out.put(escaped(waste > 0 ? fmt::format("{:.1f} x", waste) : "-"), "</td></tr>\n");
+  }
+  page.out.put("</tbody></table>");
+  page.close_scroll();
+}
+
 }  // namespace
 
 void write_evidence_tables(HtmlPage& page) {
@@ -454,34 +488,15 @@ void write_accesses(HtmlPage& page) {
   page.open_section("accesses", "Memory accesses",
                     "sectors or passes moved, against a dense layout");
   const std::size_t shown = std::min(rows.size(), kMostRows);
-  page.open_scroll("Memory accesses");
-  page.out.put(
-      "<table class=\"wide places\"><caption class=\"unseen\">Memory accesses, most wasteful "
-      "first</caption><thead><tr><th scope=\"col\">line</th><th scope=\"col\">access</th><th "
-      "scope=\"col\" "
-      "class=\"num\">lane stride</th>",
-      "<th scope=\"col\" class=\"num\">requests</th><th scope=\"col\" class=\"num\">moved</th>",
-      "<th scope=\"col\" class=\"num\">dense</th><th scope=\"col\" "
-      "class=\"num\">waste</th></tr></thead><tbody>\n");
-  for (std::size_t i = 0; i < shown; ++i) {
-    const core::AccessStatistics& row = rows[i];
-    const double waste = waste_of(row);
-    page.out.put("<tr><th scope=\"row\" class=\"mono\">");
-    page.place(place_text(row.where));
-    page.out.put("</th><td class=\"mono\">", escaped(row.instruction), "</td><td class=\"num\">",
-                 number(row.lane_stride_bytes), " B</td><td class=\"num\">",
-                 escaped(count_text(row.requests)), "</td><td class=\"num\">",
-                 escaped(count_text(row.sectors)), "</td><td class=\"num\">",
-                 escaped(count_text(row.ideal_sectors)));
-    if (waste >= 2.0) {
-      page.out.put("</td><td class=\"num bad\">");
-    } else {
-      page.out.put("</td><td class=\"num\">");
-    }
-    page.out.put(escaped(waste > 0 ? fmt::format("{:.1f} x", waste) : "-"), "</td></tr>\n");
+  const std::span<const core::AccessStatistics> all(rows);
+  const std::size_t in_sight = std::min(shown, kAccessRows);
+  write_access_rows(page, "Memory accesses", all.first(in_sight));
+  if (in_sight < shown) {
+    page.out.put("<details><summary>", escaped(count_text(shown - in_sight)),
+                 " less wasteful</summary>\n");
+    write_access_rows(page, "Further memory accesses", all.subspan(in_sight, shown - in_sight));
+    page.out.put("</details>\n");
   }
-  page.out.put("</tbody></table>");
-  page.close_scroll();
   page.more(rows.size() - shown);
   page.close_section();
 }
