@@ -382,7 +382,7 @@ void write_player(HtmlPage& page, const std::vector<TileMap>& maps, const RunTot
   }
   if (all.recorded < totals.wrong_values) {
     note += fmt::format("{} had wrong values; of each arm or configuration the record keeps the "
-                        "first {} wrong tiles. ",
+                        "first {} wrong tiles, on a device those of captured trials. ",
                         count_text(totals.wrong_values, "trial"),
                         count_text(core::TrialResult::kWrongTilesKept));
   }

@@ -598,8 +598,7 @@ TEST(Compare, NothingComparedIsNotNoDifference) {
   bench.bench.resize(1);
   bench.bench[0].name = "toy@clean";
   bench.bench[0].median_graph_us = 10.0;
-  EXPECT_THAT(changes(bench, clean),
-              ElementsAre(HasSubstr("toy@clean : measured before alone")));
+  EXPECT_THAT(changes(bench, clean), ElementsAre(HasSubstr("toy@clean : measured before alone")));
 }
 
 TEST(Compare, OtherTrialsAreNotCalledTheSame) {
