@@ -158,7 +158,7 @@ EvidenceTable term_visibility(const core::Evidence& evidence) {
 EvidenceTable growth(const core::Evidence& evidence) {
   EvidenceTable table{.id = "growth",
                       .title = "Accuracy by length",
-                      .remark = "relative L2 error, whole tensors pooled",
+                      .remark = "problems that differ in it alone; relative L2 error, pooled",
                       .columns = {{"output"}, {"problem", false, true}, {"config", false, true}},
                       .rows = {},
                       .footer = {}};
