@@ -40,8 +40,9 @@ std::optional<core::Finding> find_abnormal(const Facts& facts,
   finding.headline = fmt::format(
       "{} {}: {}", subject_text(facts.evidence), hang ? "does not come to an end" : "faults",
       first->message.empty() ? "the backend gave no further detail" : first->message);
-  finding.evidence.push_back(
-      fmt::format("at least {} of {} ended so", count(ended_so), plural(facts.trials, "trial")));
+  finding.evidence.push_back(fmt::format("{}{} of {} ended so",
+                                         ended_so < facts.trials ? "at least " : "",
+                                         count(ended_so), plural(facts.trials, "trial")));
   constexpr std::size_t kDetails = 8;
   for (std::size_t i = 0; i < first->details.size() && i < kDetails; ++i) {
     finding.evidence.push_back(first->details[i]);
