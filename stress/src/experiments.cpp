@@ -14,9 +14,11 @@
 #include <fmt/ranges.h>
 
 #include "faultline/core/errors.hpp"
+#include "faultline/diagnosis/diagnose.hpp"
 #include "faultline/diagnosis/experiment.hpp"
 #include "faultline/stress/ptx_delay.hpp"
 #include "faultline/stress/statistics.hpp"
+#include "faultline/stress/verify.hpp"
 #include "run_arm.hpp"
 
 namespace faultline::stress::detail {
@@ -185,6 +187,7 @@ class Experiments {
     using Experiment = diagnosis::Experiment;
     for (int i = 0; i < diagnosis::kMostChanges && !stopped(options_); ++i) {
       const std::optional<Experiment> next = diagnosis::next_experiment(evidence_);
+      if (next && next->kind == Experiment::Kind::config_sweep) sweep(in_arms);
       if (!next || next->kind != Experiment::Kind::change) return;
       if (options_.progress) options_.progress({next->change_text, 0, next->trials, 0});
       evidence_.experiments.push_back(row_of(*next));
@@ -192,6 +195,35 @@ class Experiments {
   }
 
  private:
+  /// What fails in the same way whatever runs around it, and has no name yet: the other configs of
+  /// the problem, and a size without a tail where it has one, tell a config, a tail and a design
+  /// apart. `in_arms`: instructions of all arms, on a model.
+  void sweep(std::uint64_t in_arms) {
+    const core::Verdict verdict = diagnosis::diagnose(evidence_);
+    const bool unnamed =
+        std::any_of(verdict.findings.begin(), verdict.findings.end(),
+                    [](const auto& f) { return f.finding == core::FindingClass::unknown; });
+    if (!unnamed || !trial_.subject->configs) return;
+    VerifyOptions verify;
+    verify.seed = campaign_.seed;
+    verify.data = campaign_.data;
+    verify.race = core::RaceMode::off;
+    verify.null_check_elements = 0;  // asked of the campaign's own problem
+    verify.run = options_;
+    verify.run.checkpoint = nullptr;
+    std::uint64_t trials = 0;
+    for (const core::ArmEvidence& arm : evidence_.arms) trials += arm.result.trials;
+    const std::uint64_t each = in_arms / std::max<std::uint64_t>(trials, 1);
+    const std::size_t configs =
+        trial_.subject->configs(trial_.problem, trial_.variant->name).size();
+    if (2 * verify.trials * configs * each > 2 * allowed_) return;  // a control beside the problem
+    core::Evidence swept =
+        run_verify(backend_, *trial_.subject, *trial_.variant, {trial_.problem}, verify);
+    if (swept.interrupted) return;
+    evidence_.configs = std::move(swept.configs);
+    evidence_.growth = std::move(swept.growth);
+  }
+
   core::ExperimentEvidence row_of(const diagnosis::Experiment& next) {
     core::ExperimentEvidence row;
     row.kind = next.change;

@@ -97,6 +97,32 @@ TEST_F(EndToEnd, DigitsSayWhichSlicesOfTheSumAreMissing) {
               HasSubstr("slices 4 and 5 of the reduction are missing"));
 }
 
+// What fails in every trial has no name from its arms alone: the campaign sweeps configs and a size
+// without a tail.
+TEST_F(EndToEnd, ACampaignAsksOtherConfigsAndSizesWhatFailsEveryTime) {
+  struct Row {
+    const char *name, *problem;
+    FindingClass expected;
+  };
+  for (const Row& row :
+       {Row{"gemv@dropped_tail", "n=16 k=3000 dtype=f32", FindingClass::tail},
+        Row{"gemv@stage_sentinel", "n=16 k=2048 dtype=f16", FindingClass::systematic_offset}}) {
+    const kernels::ResolvedTrial trial =
+        kernels::resolve(registry, row.name, core::parse_assignments(row.problem), {});
+    stress::PlanOptions options;
+    options.trials = 12;
+    options.race = core::RaceMode::off;
+    const stress::CampaignPlan plan = stress::default_plan(backend->info(), trial.plan, options);
+    const core::Evidence evidence = stress::run_campaign(*backend, trial, plan);
+    const core::Verdict verdict = diagnosis::diagnose(evidence);
+    EXPECT_EQ(verdict.findings.at(0).finding, row.expected) << row.name << all_text(verdict);
+    EXPECT_GT(evidence.configs.size(), 1u);
+    stress::RunOptions arms_alone;
+    arms_alone.follow_ups = arms_alone.experiments = false;
+    EXPECT_TRUE(stress::run_campaign(*backend, trial, plan, arms_alone).configs.empty());
+  }
+}
+
 // --- gla_decode ---
 
 TEST_F(EndToEnd, SharedBufferIsFoundAndExplained) {
