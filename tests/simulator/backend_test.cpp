@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trials on the simulator backend: what ends them early, and what is kept then.
 #include <chrono>
+#include <cstring>
 #include <memory>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -94,6 +96,26 @@ TEST(TrialRunner, AGenerousLimitChangesNothing) {
   EXPECT_EQ(result.status, core::ExecutionStatus::completed);
   EXPECT_EQ(result.trials, 3u);
   EXPECT_EQ(result.failed, 0u);
+}
+
+TEST(TrialRunner, SharedMemoryHoldsThePoisonUntilItIsWritten) {
+  const std::string copies = std::string(".shared .align 4 .b8 s[4];\nmov.u32 %r2, s;\n") +
+                             "ld.shared.u32 %r1, [%r2];\nmul.wide.u32 %rd1, %r31, 4;\n"
+                             "add.u64 %rd2, %rd31, %rd1;\nst.global.u32 [%rd2], %r1;";
+  core::TrialRequest request;
+  request.count = 6;
+  request.race = core::RaceMode::off;
+  request.capture_limit = 6;
+  const core::TrialResult result = make_simulator_backend()->run_trials(plan_of(copies), request);
+  EXPECT_EQ(result.failed, 6u);
+  EXPECT_EQ(result.outputs.at(0).poison, 0u) << "it was written, with what was read";
+  ASSERT_EQ(result.captures.size(), 6u);
+  for (const core::Capture& capture : result.captures) {
+    std::uint32_t word = 0;
+    std::memcpy(&word, capture.outputs.at(0).bytes.data(), sizeof word);
+    EXPECT_EQ(word, core::poison_word(capture.trial + 1));
+    EXPECT_NE(word, capture.poison);
+  }
 }
 
 TEST(Execute, HasTheLimitOfTheBackendsSettings) {

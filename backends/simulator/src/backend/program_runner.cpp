@@ -150,6 +150,7 @@ void ProgramRunner::launch(const core::LaunchOperation& operation,
   options.step_budget = settings.step_budget;
   options.deadline = deadline_;
   options.pct_depth = settings.pct_depth;
+  options.unwritten = settings.unwritten;
   options.access_statistics = settings.access_statistics;
   options.observer = observer;
   LaunchReport launched = device_.launch(spec, options);

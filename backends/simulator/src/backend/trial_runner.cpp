@@ -113,6 +113,7 @@ void TrialRunner::run_one(const core::TrialPlan& plan, const core::TrialRequest&
   run.access_statistics = request.access_statistics;
   run.step_budget = settings_.step_budget;
   run.pct_depth = settings_.pct_depth;
+  run.unwritten = core::poison_word(trial + 1);  // not that of the outputs: told apart when copied
   run.timeout_s = request.timeout_s;
   const core::ExecutionReport report = programs_.run(program, buffers_, run);
   result.thread_instructions += report.thread_instructions;

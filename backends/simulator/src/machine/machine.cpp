@@ -17,7 +17,11 @@ constexpr std::uint64_t kIdlePicksOfWarp = 4;
 constexpr std::uint64_t kIdlePicksBeforeHelp = 256;
 constexpr std::uint64_t kIdlePicksBeforeDeadlock = 200'000;
 constexpr std::uint64_t kRoundsBetweenLooks = 64;  // at the clock
-constexpr std::uint8_t kSharedFill = 0xcd;  // shared memory starts with garbage, always the same
+void fill(std::vector<std::uint8_t>& bytes, std::size_t count, std::uint32_t word) {
+  bytes.resize((count + 3) / 4 * 4);
+  for (std::size_t at = 0; at < bytes.size(); at += 4) std::memcpy(&bytes[at], &word, 4);
+  bytes.resize(count);
+}
 
 }  // namespace
 
@@ -87,8 +91,8 @@ void Machine::initialise(Cta& cta, std::uint32_t linear) {
   cta.machine = this;
   cta.linear = linear;
   cta.threads = geometry_.block[0] * geometry_.block[1] * geometry_.block[2];
-  cta.shared.assign(program_->static_shared_bytes + geometry_.dynamic_shared_bytes, kSharedFill);
-  cta.local.assign(static_cast<std::size_t>(cta.threads) * program_->local_bytes, kSharedFill);
+  fill(cta.shared, program_->static_shared_bytes + geometry_.dynamic_shared_bytes, unwritten_);
+  fill(cta.local, static_cast<std::size_t>(cta.threads) * program_->local_bytes, unwritten_);
   cta.mbarriers.clear();
   cta.slot_of_address.clear();
   cta.mbarrier_slots = 0;
