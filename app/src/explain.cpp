@@ -175,12 +175,7 @@ struct CaseRun {
         work(context),
         run(work.run_options()),
         named(named_case(context, command, run)) {
-    const core::TrialToken& trial = named.trial;
-    require_memory(kernels::resolve(context.registry, trial.subject + "@" + trial.variant,
-                                    core::parse_assignments(trial.problem),
-                                    core::parse_assignments(trial.config))
-                       .plan,
-                   named.backend->info(), trial.race);
+    require_memory(context.registry, named.trial, named.backend->info());
   }
 
   const Options options;

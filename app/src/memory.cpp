@@ -159,6 +159,15 @@ void require_memory(const core::TrialPlan& plan, const core::BackendInfo& backen
                   bytes_text(*available), advice));
 }
 
+void require_memory(const kernels::SubjectRegistry& registry, const core::TrialToken& trial,
+                    const core::BackendInfo& backend) {
+  require_memory(kernels::resolve(registry, trial.subject + "@" + trial.variant,
+                                  core::parse_assignments(trial.problem),
+                                  core::parse_assignments(trial.config))
+                     .plan,
+                 backend, trial.race);
+}
+
 std::string bytes_text(std::uint64_t bytes) {
   constexpr std::array kUnits{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   if (bytes < 1024) return fmt::format("{} B", bytes);

@@ -9,7 +9,9 @@
 #include <string>
 
 #include "faultline/core/backend.hpp"
+#include "faultline/core/token.hpp"
 #include "faultline/core/trial.hpp"
+#include "faultline/kernels/subject.hpp"
 
 namespace faultline::app {
 
@@ -38,6 +40,10 @@ std::optional<std::uint64_t> available_memory(const std::filesystem::path& root 
 void require_memory(const core::TrialPlan& plan, const core::BackendInfo& backend,
                     core::RaceMode race,
                     std::optional<std::uint64_t> available = available_memory());
+
+/// The same of the trial that a token names. UsageError where there is none.
+void require_memory(const kernels::SubjectRegistry& registry, const core::TrialToken& trial,
+                    const core::BackendInfo& backend);
 
 /// "512 B", "1.5 GiB"
 std::string bytes_text(std::uint64_t bytes);

@@ -39,11 +39,7 @@ int replay_command(const Context& context) {
   run.use_race_mode(token.race);
   const auto backend = choose_backend(token.backend);
   run.use_backend(backend->info());
-  require_memory(kernels::resolve(context.registry, token.subject + "@" + token.variant,
-                                  core::parse_assignments(token.problem),
-                                  core::parse_assignments(token.config))
-                     .plan,
-                 backend->info(), token.race);
+  require_memory(context.registry, token, backend->info());
 
   Work work(context);
   stress::ReplayOptions replay_options;

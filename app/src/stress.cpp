@@ -57,9 +57,8 @@ int stress_command(const Context& context) {
   if (options.verbosity > 0) {
     fmt::print(stderr, "{}\n", run.record().analysis_plan);
   } else if (backend->info().is_model && !plan.left_out.empty() && !options.quiet) {
-    fmt::print(stderr, "{} of {} arms have no trial: --trials {} gives each one\n",
-               plan.left_out.size(), plan.left_out.size() + plan.arms.size(),
-               plan.left_out.size() + plan.arms.size());
+    fmt::print(stderr, "{0} of {1} arms have no trial: --trials {1} gives each one\n",
+               plan.left_out.size(), plan.left_out.size() + plan.arms.size());
   }
 
   Work work(context);

@@ -169,14 +169,4 @@ std::string upper_bound_text(std::uint64_t trials) {
   return fmt::format("below {:.2g} (95 %)", upper_bound(trials));
 }
 
-std::string dtype_text(core::Dtype dtype) {
-  switch (dtype) {
-  case core::Dtype::f16: return "fp16";
-  case core::Dtype::bf16: return "bf16";
-  case core::Dtype::f32: return "fp32";
-  case core::Dtype::f64: return "fp64";
-  }
-  return "?";
-}
-
 }  // namespace faultline::diagnosis

@@ -8,6 +8,7 @@
 
 #include "faultline/core/evidence.hpp"
 #include "faultline/core/verdict.hpp"
+#include "faultline/diagnosis/cell_text.hpp"
 
 namespace faultline::diagnosis {
 
@@ -50,7 +51,5 @@ std::string provenance_text(const core::ProvenanceEvidence& entry, bool streamed
 std::string upper_bound_text(std::uint64_t trials);
 /// One-sided 95 % bound on the rate of something not seen in `trials` trials.
 double upper_bound(std::uint64_t trials);
-/// "fp16", as kernel engineers write it.
-std::string dtype_text(core::Dtype dtype);
 
 }  // namespace faultline::diagnosis

@@ -88,7 +88,7 @@ std::string bars_legend(bool unicode) {
 
 std::vector<ErrorHistogram> error_histograms_of(const core::RunRecord& record) {
   std::vector<ErrorHistogram> histograms;
-  for_each_result(record, [&](const core::TrialResult& result, std::string_view) {
+  for_each_result(record, [&](const core::TrialResult& result, const ResultSource&) {
     for (const core::OutputTotals& output : result.outputs) {
       auto found = std::find_if(histograms.begin(), histograms.end(), [&](const auto& h) {
         return h.output == output.name && h.dtype == output.dtype;

@@ -7,6 +7,7 @@
 
 #include "error_histogram.hpp"
 #include "faultline/core/comparison.hpp"
+#include "faultline/diagnosis/cell_text.hpp"
 #include "html_page.hpp"
 #include "numbers.hpp"
 #include "view.hpp"
@@ -93,7 +94,7 @@ void write_counts(HtmlPage& page, const ErrorHistogram& h) {
 void write_histogram(HtmlPage& page, const ErrorHistogram& h) {
   const std::size_t limit = core::error_bin(1.0);
   page.out.put("<article class=\"errors\"><h3>", escaped(h.output), " <small>",
-               escaped(dtype_text(h.dtype)), "; ",
+               escaped(diagnosis::dtype_text(h.dtype)), "; ",
                h.beyond > 0 ? literal("<span class=\"bad\">") : literal("<span>"),
                escaped(fmt::format("{} of {} beyond the bound", count_text(h.beyond),
                                    count_text(h.counted, "element"))),

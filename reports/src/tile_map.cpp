@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "faultline/diagnosis/cell_text.hpp"
 #include "faultline/diagnosis/footprint.hpp"
 #include "faultline/diagnosis/totals.hpp"
 #include "numbers.hpp"
@@ -149,13 +150,10 @@ std::size_t TileMap::cell_of(std::int64_t tile) const {
 
 std::vector<TileMap> tile_maps_of(const core::RunRecord& record, std::int64_t max_cells) {
   std::vector<Gathered> gathered;
-  std::size_t visited = 0;
-  for_each_result(record, [&](const core::TrialResult& result, std::string_view scope) {
-    const std::size_t arms = record.evidence.arms.size(), at = visited++;
-    const std::string_view problem =
-        at < arms ? std::string_view() : record.evidence.configs[at - arms].problem;
+  for_each_result(record, [&](const core::TrialResult& result, const ResultSource& source) {
+    const std::string_view problem = source.problem;
     for (const auto& output : result.outputs) {
-      const bool is_config = !scope.empty();
+      const bool is_config = !source.scope.empty();
       if (!has_map(output, is_config)) {
         continue;
       }
@@ -165,11 +163,11 @@ std::vector<TileMap> tile_maps_of(const core::RunRecord& record, std::int64_t ma
         found = gathered.insert(gathered.end(), Gathered{});
         found->map.output = output.name;
         found->map.geometry = output.geometry;
-        found->map.scope = scope;
+        found->map.scope = source.scope;
         found->tiles.resize(output.tiles.size());
       }
       ++found->results;
-      const std::string_view dtype = dtype_text(output.dtype);
+      const std::string_view dtype = diagnosis::dtype_text(output.dtype);
       if (std::find(found->dtypes.begin(), found->dtypes.end(), dtype) == found->dtypes.end()) {
         found->dtypes.push_back(dtype);
       }
@@ -291,7 +289,7 @@ TrialFrames trial_frames_of(const core::RunRecord& record, const std::vector<Til
   const auto is_kept = [](const core::FailedTrial& failure) {
     return !failure.wrong_tiles.empty();
   };
-  for_each_result(record, [&](const core::TrialResult& result, std::string_view) {
+  for_each_result(record, [&](const core::TrialResult& result, const ResultSource&) {
     const auto kept = static_cast<std::size_t>(
         std::count_if(result.failures.begin(), result.failures.end(), is_kept));
     all.recorded += kept;
@@ -301,12 +299,8 @@ TrialFrames trial_frames_of(const core::RunRecord& record, const std::vector<Til
     return all;
   }
   const std::size_t share = std::max<std::size_t>(1, limit / sources);
-  std::size_t arm = 0;
-  for_each_result(record, [&](const core::TrialResult& result, std::string_view scope) {
-    const bool is_config = !scope.empty();
-    const auto& arms = record.evidence.arms;
-    const std::string source =
-        is_config || arm == arms.size() ? std::string(scope) : arms[arm++].perturbation.name;
+  for_each_result(record, [&](const core::TrialResult& result, const ResultSource& source) {
+    const bool is_config = !source.scope.empty();
     std::vector<std::size_t> drawn_on;
     for (const core::OutputTotals& output : result.outputs) {
       for (std::size_t m = 0; m < maps.size(); ++m) {
@@ -318,7 +312,7 @@ TrialFrames trial_frames_of(const core::RunRecord& record, const std::vector<Til
       if (taken == share || all.frames.size() == limit) {
         break;
       }
-      TrialFrame frame{source, drawn_on, failure.trial, {}};
+      TrialFrame frame{source.name(), drawn_on, failure.trial, {}};
       for (const core::WrongTile& wrong : failure.wrong_tiles) {
         if (wrong.output >= result.outputs.size()) {
           continue;

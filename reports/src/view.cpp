@@ -13,14 +13,17 @@ namespace faultline::reports {
 
 void for_each_result(
     const core::RunRecord& record,
-    const std::function<void(const core::TrialResult&, std::string_view scope)>& visit) {
+    const std::function<void(const core::TrialResult&, const ResultSource&)>& visit) {
   for (const auto& arm : record.evidence.arms) {
-    visit(arm.result, {});
+    visit(arm.result, {.arm = arm.perturbation.name, .problem = {}, .scope = {}});
   }
   for (const auto& config : record.evidence.configs) {
-    visit(config.result, config.problem.empty()  ? config.config
-                         : config.config.empty() ? config.problem
-                                                 : config.problem + "; " + config.config);
+    visit(config.result,
+          {.arm = {},
+           .problem = config.problem,
+           .scope = config.problem.empty()  ? config.config
+                    : config.config.empty() ? config.problem
+                                            : config.problem + "; " + config.config});
   }
 }
 
@@ -30,7 +33,7 @@ double worse(double a, double b) {
 
 RunTotals totals_of(const core::RunRecord& record) {
   RunTotals totals;
-  for_each_result(record, [&](const core::TrialResult& result, std::string_view) {
+  for_each_result(record, [&](const core::TrialResult& result, const ResultSource&) {
     totals.trials += result.trials;
     totals.failed += result.failed;
     totals.wrong_values += result.wrong_values;
@@ -102,15 +105,11 @@ std::vector<Stops> stops_of(const core::RunRecord& record) {
     });
   };
   std::vector<Stops> stops;
-  std::size_t visited = 0;
-  for_each_result(record, [&](const core::TrialResult& result, std::string_view scope) {
-    const auto& arms = record.evidence.arms;
-    const std::size_t at = visited++;
+  for_each_result(record, [&](const core::TrialResult& result, const ResultSource& source) {
     if (result.status == core::ExecutionStatus::completed) {
       return;
     }
-    const std::string name = at < arms.size() ? arms[at].perturbation.name : std::string(scope);
-    Stops stop{result.status, result.message, result.details, {name}};
+    Stops stop{result.status, result.message, result.details, {source.name()}};
     if (is_said(result)) {
       stop.message = "as in the finding above";
       stop.details.clear();
@@ -120,7 +119,7 @@ std::vector<Stops> stops_of(const core::RunRecord& record) {
              known.details == stop.details;
     });
     if (same != stops.end()) {
-      same->names.push_back(name);
+      same->names.push_back(source.name());
     } else {
       stops.push_back(std::move(stop));
     }
@@ -144,7 +143,7 @@ std::string relative_l2_text(const WorstError& worst) {
 
 bool names_input_tiles(const core::RunRecord& record, const core::ProvenanceEvidence& row) {
   bool known = false, streamed = false;
-  for_each_result(record, [&](const core::TrialResult& result, std::string_view) {
+  for_each_result(record, [&](const core::TrialResult& result, const ResultSource&) {
     for (const core::OutputTotals& output : result.outputs) {
       if (output.name != row.output_name) continue;
       known = true;
@@ -264,16 +263,6 @@ const core::SourceExcerpt* find_excerpt(const core::RunRecord& record, std::stri
     }
   }
   return found;
-}
-
-std::string_view dtype_text(core::Dtype dtype) {
-  switch (dtype) {
-  case core::Dtype::f16: return "fp16";
-  case core::Dtype::bf16: return "bf16";
-  case core::Dtype::f32: return "fp32";
-  case core::Dtype::f64: return "fp64";
-  }
-  return "?";
 }
 
 std::pair<int, int> shown_lines(const core::SourceExcerpt& excerpt, int marked) {
@@ -438,7 +427,7 @@ std::vector<std::string> further_evidence_of(const core::RunRecord& record) {
   }
   std::uint64_t gate_samples = 0, input_sets = 0, distinct_outputs = 0;
   double gate_worst = 0.0;
-  for_each_result(record, [&](const core::TrialResult& result, std::string_view) {
+  for_each_result(record, [&](const core::TrialResult& result, const ResultSource&) {
     gate_samples += result.gate_samples;
     gate_worst = worse(gate_worst, result.gate_worst);
     input_sets += result.input_sets;

@@ -25,11 +25,18 @@ struct RunTotals {
 };
 RunTotals totals_of(const core::RunRecord& record);
 
-/// Every result of the record: those of arms first, with an empty scope, then those of configs with
-/// problem and config as scope.
+/// What a result is of: an arm, or a cell of a sweep.
+struct ResultSource {
+  std::string_view arm;      ///< its name; of a cell empty
+  std::string_view problem;  ///< of a cell
+  std::string scope;         ///< of a cell: problem and config; of an arm empty
+
+  std::string name() const { return scope.empty() ? std::string(arm) : scope; }
+};
+/// Every result of the record: those of arms first, then those of cells.
 void for_each_result(
     const core::RunRecord& record,
-    const std::function<void(const core::TrialResult&, std::string_view scope)>& visit);
+    const std::function<void(const core::TrialResult&, const ResultSource&)>& visit);
 /// max() that lets NaN through: a ratio that is no number must not vanish behind a good one.
 double worse(double a, double b);
 
@@ -95,8 +102,6 @@ const core::SourceExcerpt* find_excerpt(const core::RunRecord& record, std::stri
 /// Lines of an excerpt to show, [first, end), by number: without blank ones at its two ends, which
 /// may lie past the end of the file; the line that is marked always.
 std::pair<int, int> shown_lines(const core::SourceExcerpt& excerpt, int marked);
-/// "fp16", as findings have it; "f16" is the value of a parameter.
-std::string_view dtype_text(core::Dtype dtype);
 /// "kernels/gla_decode/x.cuh:214", with " in consume_tile" when the function is known.
 std::string place_text(const core::SourceLocation& where, bool with_function = true);
 

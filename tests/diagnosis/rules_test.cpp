@@ -683,15 +683,24 @@ TEST(Uninitialised, OtherBitsUnderTheSamePoisonSpeakAgainstIt) {
   EXPECT_EQ(find(diagnose(e), FindingClass::uninitialised), nullptr);
 }
 
+/// Arms with new inputs every trial: `failing` of whose wrong elements all hold the poison, and the
+/// unperturbed one.
+core::Evidence fresh_arms(core::TrialResult failing, const core::TrialResult& unperturbed) {
+  core::Evidence e = clean_evidence("stress", false);
+  e.arms = {arm("memory_stress_fresh", std::move(failing), 0.0003, 0.24),
+            arm("fresh_inputs", unperturbed, 0.0, 0.24)};
+  for (core::ArmEvidence& a : e.arms) {
+    a.perturbation.fresh_inputs = true;
+    a.result.outputs[0].poison = a.result.outputs[0].bad_elements;
+  }
+  return e;
+}
+
 TEST(MissedWrite, InAFewTrialsOnlyIsNoMissingStore) {
   // One trial of 500, whose twin on the same inputs and poison was right: the time decides.
-  core::Evidence e = clean_evidence("stress", false);
   core::TrialResult failing = clean_result(500, 0);
   add_wrong(failing, 1, 1, 64, 271, 1);
-  failing.outputs[0].poison = failing.outputs[0].bad_elements;
-  e.arms = {arm("memory_stress_fresh", failing, 0.0003, 0.011),
-            arm("fresh_inputs", clean_result(500, 0), 0.0, 0.006)};
-  for (core::ArmEvidence& a : e.arms) a.perturbation.fresh_inputs = true;
+  core::Evidence e = fresh_arms(failing, clean_result(500, 0));
   EXPECT_EQ(find(diagnose(e), FindingClass::missed_write), nullptr) << "nothing says why so seldom";
   e.arms[0].failed_here_only = 1;
   EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::race_shared));
@@ -703,13 +712,9 @@ TEST(MissedWrite, InAFewTrialsOnlyIsNoMissingStore) {
 }
 
 TEST(MissedWrite, TheSameTrialsOnEqualInputsAreLeftOutByTheData) {
-  core::Evidence e = clean_evidence("stress", false);
   core::TrialResult failing = clean_result(500, 0);
   add_wrong(failing, 100, 1, 64, 2, 5);
-  failing.outputs[0].poison = failing.outputs[0].bad_elements;
-  e.arms = {arm("memory_stress_fresh", failing, 0.17, 0.24),
-            arm("fresh_inputs", failing, 0.17, 0.24)};
-  for (core::ArmEvidence& a : e.arms) a.perturbation.fresh_inputs = true;
+  core::Evidence e = fresh_arms(failing, failing);
   EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::missed_write));
   EXPECT_THAT(all_text(diagnose(e)), HasSubstr("the data decide"));
   e.arms.pop_back();

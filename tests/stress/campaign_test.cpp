@@ -404,6 +404,27 @@ TEST_F(CampaignTest, ACureIsHeldAgainstTrialsThatNoArmHasRun) {
   EXPECT_EQ(diagnosis::effect_of(row), diagnosis::Effect::open);
 }
 
+/// The toy with a block for each n, and the text of its kernel.
+kernels::Subject with_blocks(kernels::Subject subject, const std::string& ptx = "") {
+  subject.plan = [ptx](const core::Problem& problem, const std::string& variant,
+                       const core::Config& config) {
+    core::TrialPlan plan = toy_plan(problem, variant, config);
+    plan.program = [ptx, n = problem.values.integer("n"),
+                    program = plan.program](std::uint32_t batch) {
+      core::Program blocks = program(batch);
+      auto& launch = std::get<core::LaunchOperation>(blocks.operations[0].what);
+      auto module = std::make_shared<core::Module>(*launch.module);
+      module->ptx = ptx;
+      launch.module = module;
+      launch.entry = "k";
+      launch.grid = {static_cast<std::uint32_t>(n), 1, 1};
+      return blocks;
+    };
+    return plan;
+  };
+  return subject;
+}
+
 /// A block for each n; with one block wrong once in `one_in` trials, 0: never.
 class BlocksBackend : public ToyBackend {
  public:
@@ -426,17 +447,7 @@ class BlocksBackend : public ToyBackend {
 };
 
 TEST_F(CampaignTest, OneBlockOfManyHasToPassMoreOften) {
-  subject.plan = [](const core::Problem& problem, const std::string& variant,
-                    const core::Config& config) {
-    core::TrialPlan plan = toy_plan(problem, variant, config);
-    plan.program = [n = problem.values.integer("n"), program = plan.program](std::uint32_t batch) {
-      core::Program blocks = program(batch);
-      std::get<core::LaunchOperation>(blocks.operations[0].what).grid = {
-          static_cast<std::uint32_t>(n), 1, 1};
-      return blocks;
-    };
-    return plan;
-  };
+  subject = with_blocks(subject);
   trial = toy_trial(subject);
   using Kind = core::ExperimentEvidence::Kind;
   // A race inside a block, 1 % each: 47 % with 64 of them.
@@ -481,21 +492,7 @@ class DelayedBlocksBackend : public ToyBackend {
 };
 
 TEST_F(CampaignTest, OneBlockIsDelayedInSeveralWaysBeforeItIsACure) {
-  subject.plan = [](const core::Problem& problem, const std::string& variant,
-                    const core::Config& config) {
-    core::TrialPlan plan = toy_plan(problem, variant, config);
-    plan.program = [n = problem.values.integer("n"), program = plan.program](std::uint32_t batch) {
-      core::Program blocks = program(batch);
-      auto& launch = std::get<core::LaunchOperation>(blocks.operations[0].what);
-      auto module = std::make_shared<core::Module>(*launch.module);
-      module->ptx = ".visible .entry k() {\nld.shared.u32 %r1, [%r2];\nret;\n}\n";
-      launch.module = module;
-      launch.entry = "k";
-      launch.grid = {static_cast<std::uint32_t>(n), 1, 1};
-      return blocks;
-    };
-    return plan;
-  };
+  subject = with_blocks(subject, ".visible .entry k() {\nld.shared.u32 %r1, [%r2];\nret;\n}\n");
   trial = toy_trial(subject);
   ToyBackend any(false);
   stress::PlanOptions options;

@@ -148,10 +148,7 @@ void CoResidentKernel::checkpoint() {
   if (state != cudaErrorNotReady) {
     check_execution(state, "the stress kernel failed");
   }
-  if (age > std::chrono::duration<double>(kRestartAfter).count()) {
-    stop();
-    start();
-  }
+  renew();
 }
 
 void CoResidentKernel::renew() {

@@ -19,7 +19,8 @@ constexpr std::uint64_t kIdlePicksBeforeDeadlock = 200'000;
 constexpr std::uint64_t kRoundsBetweenLooks = 64;  // at the clock
 void fill(std::vector<std::uint8_t>& bytes, std::size_t count, std::uint32_t word) {
   bytes.resize((count + 3) / 4 * 4);
-  for (std::size_t at = 0; at < bytes.size(); at += 4) std::memcpy(&bytes[at], &word, 4);
+  std::uint8_t* to = bytes.data();  // bytes may alias the vector itself: not looked up each time
+  for (std::size_t at = 0; at < count; at += 4) std::memcpy(to + at, &word, 4);
   bytes.resize(count);
 }
 
