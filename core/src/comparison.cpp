@@ -223,7 +223,7 @@ OutputTotals make_output_totals(const BufferSpec& output) {
 
 std::uint64_t compare_output(std::span<const std::byte> got, Dtype dtype,
                              const ReferenceTensor& reference, const TileGeometry& geometry,
-                             std::uint64_t poison, OutputTotals& totals,
+                             const Poison& poison, OutputTotals& totals,
                              std::vector<WrongTile>* wrong_tiles) {
   const TallyRange tally_elements = tally_range_of(dtype);
   check_sizes(got.size(), dtype, reference, geometry, totals);
@@ -237,10 +237,11 @@ std::uint64_t compare_output(std::span<const std::byte> got, Dtype dtype,
     const std::int64_t row_end = std::min(row_begin + geometry.tile_rows, geometry.rows);
     const std::int64_t col_begin = tile_number % across * geometry.tile_cols;
     const std::int64_t col_end = std::min(col_begin + geometry.tile_cols, geometry.cols);
+    const std::uint64_t unwritten = poison.bits(t);
     Tally tally;
     for (std::int64_t row = row_begin; row < row_end; ++row) {
       const auto base = static_cast<std::size_t>(row * geometry.cols);
-      tally_elements(got.data(), reference.expected.data(), reference.bound.data(), poison,
+      tally_elements(got.data(), reference.expected.data(), reference.bound.data(), unwritten,
                      base + static_cast<std::size_t>(col_begin),
                      base + static_cast<std::size_t>(col_end), tally, bins);
     }
@@ -285,7 +286,7 @@ std::uint64_t compare_output(std::span<const std::byte> got, Dtype dtype,
 }
 
 std::uint64_t compare_output(const Tensor& got, const ReferenceTensor& reference,
-                             const TileGeometry& geometry, std::uint64_t poison,
+                             const TileGeometry& geometry, const Poison& poison,
                              OutputTotals& totals, const Shape& shape,
                              std::vector<WrongTile>* wrong_tiles) {
   if (!shape.empty() && got.shape != shape) {

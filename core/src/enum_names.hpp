@@ -82,9 +82,9 @@ struct EnumNames<Detector> {
 };
 template <>
 struct EnumNames<ErrorReading::Kind> {
-  static constexpr std::array<std::string_view, 9> kNames{
-      "one_bit",       "offset",      "scale",         "saturated",  "slice_missing",
-      "slice_doubled", "slice_stale", "other_address", "other_trial"};
+  static constexpr std::array<std::string_view, 10> kNames{
+      "one_bit",       "offset",      "scale",         "saturated",   "slice_missing",
+      "slice_doubled", "slice_stale", "other_address", "other_trial", "unwritten"};
 };
 template <>
 struct EnumNames<FootprintEvidence::Kind> {
@@ -100,8 +100,9 @@ struct EnumNames<TemplateEvidence::Kind> {
 };
 template <>
 struct EnumNames<ExperimentEvidence::Kind> {
-  static constexpr std::array<std::string_view, 7> kNames{
-      "serialised", "one_block", "one_stage", "eager", "twin", "knob", "delay"};
+  static constexpr std::array<std::string_view, 11> kNames{
+      "serialised", "one_block",  "one_stage", "eager",      "twin",       "knob",
+      "delay",      "contiguous", "offset",    "first_call", "second_call"};
 };
 template <>
 struct EnumNames<Outcome> {

@@ -31,9 +31,12 @@ void visit_fields(P& p, Visit&& visit) {
   visit("fresh_inputs", p.fresh_inputs);
   visit("blocker_ns", p.blocker_ns);
   visit("free_sms", p.free_sms);
+  visit("dirty_shared", p.dirty_shared);
   visit("policy", p.policy);
   visit("lateness", p.lateness);
+  visit("offset_bytes", p.offset_bytes);
   visit("one_stream", p.one_stream);
+  visit("calls", p.calls);
   visit("eager", p.eager);
   visit("delay_sites", p.delay_sites);
   visit("delay_site", p.delay_site);

@@ -224,6 +224,9 @@ void describe(A& a, T& x) {
   a("fresh_inputs", x.fresh_inputs);
   a.unless_default("blocker_ns", x.blocker_ns, 0);
   a.unless_default("free_sms", x.free_sms, 0);
+  a.unless_default("dirty_shared", x.dirty_shared, false);
+  a.unless_default("offset_bytes", x.offset_bytes, 0);
+  a.unless_default("calls", x.calls, 1);
   a("policy", x.policy);
   a("lateness", x.lateness);
   a("one_stream", x.one_stream);
@@ -320,6 +323,7 @@ void describe(A& a, T& x) {
   a("detail", x.detail);
   a("other", x.other);
   a("value", x.value);
+  a.unless_default("source", x.source, std::string());
 }
 
 template <class A, Is<FootprintEvidence> T>

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "faultline/core/acceptance.hpp"
+#include "faultline/core/poison.hpp"
 
 namespace faultline::core {
 namespace {

@@ -38,6 +38,19 @@ std::string slice_text(std::int64_t slice, double number) {
   return text;
 }
 
+/// "tile 3 of ws", "12 tiles of ws (most often tile 3)"; a code may stand for several places.
+std::string unwritten_place(const core::ErrorReading& reading) {
+  std::string text = reading.other > 1
+                         ? fmt::format("{} tiles of {} (most often tile {}", reading.other,
+                                       reading.source, reading.detail)
+                         : fmt::format("tile {} of {}", reading.detail, reading.source);
+  if (reading.value > 1) {
+    text += fmt::format("{}or another of {} places with its code", reading.other > 1 ? ", " : " (",
+                        reading.value);
+  }
+  return reading.other > 1 || reading.value > 1 ? text + ")" : text;
+}
+
 /// The reading in words, with the other slices that are missing beside the first.
 std::string full_text(const core::Evidence& evidence, const core::ErrorReading& best) {
   if (best.kind != core::ErrorReading::Kind::slice_missing) return reading_text(best);
@@ -82,6 +95,13 @@ std::string reading_text(const core::ErrorReading& reading) {
     return reading.detail == 1
                ? "they hold the result of the trial before"
                : fmt::format("they hold the result of {} trials before", reading.detail);
+  case Kind::unwritten:
+    if (reading.detail < 0) {
+      return fmt::format("they hold the poison of {}, copied before anything was written there",
+                         reading.source);
+    }
+    return fmt::format("they hold the poison laid in {}, copied before anything was written there",
+                       unwritten_place(reading));
   }
   return {};
 }
@@ -94,6 +114,13 @@ std::vector<std::string> reading_texts(const core::Evidence& evidence) {
         share(reading->matched, reading->wrong), plural(reading->tiles, "tile")));
   }
   return texts;
+}
+
+const core::ErrorReading* unwritten_reading(const core::Evidence& evidence) {
+  for (const core::ErrorReading* reading : best_of_outputs(evidence)) {
+    if (reading->kind == core::ErrorReading::Kind::unwritten) return reading;
+  }
+  return nullptr;
 }
 
 std::optional<std::string> common_reading(const core::Evidence& evidence) {

@@ -11,12 +11,15 @@ std::vector<Subject> all_subjects() {
   subjects.push_back(make_colsum_workspace());
   subjects.push_back(make_unpack_bwd());
   subjects.push_back(make_colsum_affine());
+  subjects.push_back(make_reverse_rows());
+  subjects.push_back(make_block_sum());
   subjects.push_back(make_rowscale());
   subjects.push_back(make_rmsnorm());
   subjects.push_back(make_attn_row());
   subjects.push_back(make_cast_copy());
   subjects.push_back(make_tril_decay());
   subjects.push_back(make_gdn_step());
+  subjects.push_back(make_ticket_sum());
   subjects.push_back(make_transpose());
   subjects.push_back(make_masked_sum());
   subjects.push_back(make_gather_rows());

@@ -32,9 +32,12 @@ void visit_fields(P& p, Visit&& visit) {
   visit(p.fresh_inputs, 1);
   visit(p.blocker_ns, kWide);
   visit(p.free_sms, kNarrow);
+  visit(p.dirty_shared, 1);
   visit(p.policy, static_cast<std::uint64_t>(core::SchedulePolicy::skew));
   visit(p.lateness, static_cast<std::uint64_t>(core::CopyLateness::random));
+  visit(p.offset_bytes, kNarrow);
   visit(p.one_stream, 1);
+  visit(p.calls, kNarrow);
   visit(p.eager, 1);
   visit(p.delay_sites, kNarrow);
   visit(p.delay_site, kNarrow);

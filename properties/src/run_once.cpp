@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "faultline/core/errors.hpp"
+#include "faultline/core/poison.hpp"
 #include "faultline/stress/captures.hpp"
 
 namespace faultline::properties {
@@ -38,10 +39,15 @@ LoadedPlan::~LoadedPlan() {
 }
 
 std::vector<core::Tensor> LoadedPlan::execute(const ExecutionOptions& options) {
+  const core::PoisonMap poisons(plan_.buffers);
+  const std::uint32_t word = core::poison_word(options.poison);
+  std::vector<std::byte> laid;
   for (std::size_t i = 0; i < handles_.size(); ++i) {
     // As the backends do: a sparse buffer has addresses for all of it and memory for little.
-    if (plan_.buffers[i].role == core::BufferRole::input || plan_.buffers[i].sparse) continue;
-    backend_.fill(handles_[i], core::poison_word(options.poison));
+    if (!poisons.has_tiles(i)) continue;
+    laid.resize(plan_.buffers[i].bytes());
+    poisons.lay(i, word, laid);
+    backend_.upload(handles_[i], laid);
   }
   const core::ExecutionReport report = backend_.execute(
       plan_.program(1), handles_, options.perturbation, options.schedule_seed, options.race);

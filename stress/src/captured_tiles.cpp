@@ -24,13 +24,14 @@ void compare(const core::TrialPlan& plan, const core::Capture& capture,
              const std::vector<core::ReferenceTensor>& references,
              const std::vector<std::uint64_t>& every, core::TrialResult& result) {
   const std::vector<std::uint32_t> outputs = plan.output_indices();
+  const core::PoisonMap poisons(plan.buffers);
   std::vector<core::WrongTile> wrong_tiles;
   for (std::size_t k = 0; k < outputs.size() && k < capture.outputs.size(); ++k) {
     const core::BufferSpec& buffer = plan.buffers[outputs[k]];
     core::OutputTotals totals = core::make_output_totals(buffer);
     const std::size_t known = wrong_tiles.size();
     core::compare_output(capture.outputs[k], references.at(k), buffer.tiles,
-                         core::poison_bits(buffer.dtype, capture.poison), totals, buffer.shape,
+                         poisons.of(outputs[k], capture.poison), totals, buffer.shape,
                          &wrong_tiles);
     for (std::size_t i = known; i < wrong_tiles.size(); ++i) {
       wrong_tiles[i].output = static_cast<std::uint32_t>(k);

@@ -37,6 +37,7 @@ class Examiner {
  public:
   Examiner(const core::TrialPlan& plan, core::DataMode data, bool templates)
       : plan_(plan),
+        poisons_(plan.buffers),
         output_indices_(plan.output_indices()),
         readings_(plan, data),
         footprints_(plan),
@@ -60,9 +61,7 @@ class Examiner {
       examine_output(o, capture, expectation);
       std::vector<core::ReferenceTensor> earlier;
       for (const auto& outputs : expectation.earlier) earlier.push_back(outputs[o]);
-      const core::Dtype dtype = plan_.buffers[output_indices_[o]].dtype;
-      readings_.add(o, capture.outputs[o], expectation.outputs[o],
-                    core::poison_bits(dtype, capture.poison), earlier);
+      readings_.add(o, capture, expectation.outputs[o], earlier);
     }
   }
 
@@ -117,13 +116,13 @@ class Examiner {
     const core::BufferSpec& spec = plan_.buffers[output_indices_[o]];
     const core::Tensor& got = capture.outputs[o];
     const core::ReferenceTensor& reference = expectation.outputs[o];
-    const std::uint64_t poison = core::poison_bits(spec.dtype, capture.poison);
+    const core::ElementPoison poison(poisons_, output_indices_[o], capture.poison);
     std::map<std::int64_t, std::vector<std::int64_t>> wrong_by_tile;
     std::vector<std::int64_t> overwritten, all_wrong;
     for (std::int64_t i = 0; i < got.size(); ++i) {
       const auto n = static_cast<std::size_t>(i);
       const core::ElementCheck check = core::check_element(
-          spec.dtype, got.bits(i), reference.expected[n], reference.bound[n], poison);
+          spec.dtype, got.bits(i), reference.expected[n], reference.bound[n], poison[i]);
       if (check.kind == core::ElementClass::no_reference) continue;  // nothing to say there
       if (is_guarded(reference, n)) {
         ++shape_.guarded;
@@ -279,7 +278,7 @@ class Examiner {
   }
 
   void add_alternative(const core::AlternativeResult& alternative, const core::Tensor& got,
-                       const core::ReferenceTensor& reference, std::uint64_t poison) {
+                       const core::ReferenceTensor& reference, const core::ElementPoison& poison) {
     const std::string& output = plan_.buffers[output_indices_[alternative.output]].name;
     if (alternative.values.size() != static_cast<std::size_t>(got.size())) {
       throw core::UsageError(fmt::format("{}: the alternative '{}' foretells {} values of output "
@@ -299,7 +298,7 @@ class Examiner {
       const double bound = reference.bound[n];
       if (core::stays_untouched(bound)) continue;
       const auto accepts = [&](double expected) {
-        return core::check_element(got.dtype, got.bits(i), expected, bound, poison).kind;
+        return core::check_element(got.dtype, got.bits(i), expected, bound, poison[i]).kind;
       };
       const core::ElementClass kind = accepts(reference.expected[n]);
       if (!core::is_failure(kind) || kind == core::ElementClass::no_reference) continue;
@@ -311,7 +310,7 @@ class Examiner {
   /// Which hypothesis explains most wrong elements of this tile?
   void attribute(std::uint32_t o, const core::BufferSpec& spec, std::int64_t tile,
                  const std::vector<std::int64_t>& wrong, const core::Tensor& got,
-                 const core::ReferenceTensor& reference, std::uint64_t poison,
+                 const core::ReferenceTensor& reference, const core::ElementPoison& poison,
                  const std::vector<core::TileHypothesis>& hypotheses) {
     // An output that is streamed tile by tile holds the moved data itself, in the destination. Any
     // other one was computed from it, and every destination is possible.
@@ -324,8 +323,8 @@ class Examiner {
       std::uint64_t matched = 0;
       for (std::int64_t i : wrong) {
         const auto n = static_cast<std::size_t>(i);
-        const core::ElementCheck check =
-            core::check_element(spec.dtype, got.bits(i), h.values[n], reference.bound[n], poison);
+        const core::ElementCheck check = core::check_element(spec.dtype, got.bits(i), h.values[n],
+                                                             reference.bound[n], poison[i]);
         if (!core::is_failure(check.kind)) ++matched;
       }
       if (streamed) matched_[{o, h.destination, h.source}] += matched;
@@ -349,6 +348,7 @@ class Examiner {
   }
 
   const core::TrialPlan& plan_;
+  core::PoisonMap poisons_;
   std::vector<std::uint32_t> output_indices_;
   std::int32_t depth_ = 0;
   std::map<Move, std::uint64_t> matched_;
@@ -382,15 +382,17 @@ void add_earlier(const core::TrialPlan& plan, core::DataMode data, const core::C
 
 /// The same results? Where nobody wrote, in the padding of rows or in elements that were missed,
 /// two captures hold their own poison: that is no result.
-bool same_results(const core::Capture& a, const core::Capture& b) {
+bool same_results(const core::PoisonMap& poisons, const std::vector<std::uint32_t>& outputs,
+                  const core::Capture& a, const core::Capture& b) {
   for (std::size_t o = 0; o < a.outputs.size(); ++o) {
     const core::Tensor &x = a.outputs[o], &y = b.outputs[o];
     if (x.bytes == y.bytes) continue;
-    const std::uint64_t poison_x = core::poison_bits(x.dtype, a.poison);
-    const std::uint64_t poison_y = core::poison_bits(y.dtype, b.poison);
+    const core::ElementPoison poison_x(poisons, outputs[o], a.poison);
+    const core::ElementPoison poison_y(poisons, outputs[o], b.poison);
     for (std::int64_t i = 0; i < x.size(); ++i) {
-      const bool unwritten = x.bits(i) == poison_x && y.bits(i) == poison_y;
-      if (x.bits(i) != y.bits(i) && !unwritten) return false;
+      if (x.bits(i) == y.bits(i)) continue;
+      const bool unwritten = x.bits(i) == poison_x[i] && y.bits(i) == poison_y[i];
+      if (!unwritten) return false;
     }
   }
   return true;
@@ -428,6 +430,8 @@ CaptureExamination examine_captures(const core::TrialPlan& plan, core::DataMode 
   CaptureExamination examination;
   if (by_inputs.empty() || !plan.reference) return examination;
 
+  const core::PoisonMap poisons(plan.buffers);
+  const std::vector<std::uint32_t> outputs = plan.output_indices();
   Examiner examiner(plan, data, templates);
   for (const auto& [seed, captures] : by_inputs) {
     const std::vector<core::Tensor> inputs = make_inputs(plan, data, seed);
@@ -445,7 +449,7 @@ CaptureExamination examine_captures(const core::TrialPlan& plan, core::DataMode 
     for (std::size_t i = 0; i < captures.size() && i < kPairsPerSet; ++i) {
       for (std::size_t j = 0; j < i; ++j) {
         examiner.add_pair(captures[i]->poison == captures[j]->poison,
-                          !same_results(*captures[i], *captures[j]));
+                          !same_results(poisons, outputs, *captures[i], *captures[j]));
       }
     }
   }

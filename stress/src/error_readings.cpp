@@ -15,6 +15,9 @@ namespace {
 /// Below it chance explains as much: of errors a few bounds wide some power of two is near any.
 constexpr double kBounds = 64.0;
 
+/// Of no dtype here an element that anything gives but unwritten memory.
+constexpr std::uint64_t kNoPoison = ~0ull;
+
 std::uint64_t tiles_of(const auto& matched) {
   std::set<std::int64_t> tiles;
   for (const auto* element : matched) tiles.insert(element->tile);
@@ -46,7 +49,9 @@ ErrorReadings::ErrorReadings(const core::TrialPlan& plan, core::DataMode data)
       data_(data),
       outputs_(plan.output_indices()),
       wrong_(outputs_.size(), 0),
-      wrong_with_earlier_(outputs_.size(), 0) {
+      wrong_with_earlier_(outputs_.size(), 0),
+      poisons_(plan.buffers),
+      unwritten_(outputs_.size()) {
   if (data != core::DataMode::digits) return;
   for (const core::BufferSpec& buffer : plan.buffers) {
     const core::ReductionAxis& axis = buffer.reduction;
@@ -78,17 +83,20 @@ void ErrorReadings::count(const Key& key, const std::vector<const Element*>& mat
   tally.value = value;
 }
 
-void ErrorReadings::add(std::uint32_t o, const core::Tensor& got,
-                        const core::ReferenceTensor& reference, std::uint64_t poison,
+void ErrorReadings::add(std::uint32_t o, const core::Capture& capture,
+                        const core::ReferenceTensor& reference,
                         const std::vector<core::ReferenceTensor>& earlier) {
+  read_poison(o, capture, reference);
   const core::BufferSpec& spec = plan_.buffers[outputs_[o]];
+  const core::Tensor& got = capture.outputs[o];
+  const core::ElementPoison poison(poisons_, outputs_[o], capture.poison);
   std::vector<Element> wrong;
   for (std::int64_t i = 0; i < got.size(); ++i) {
     const auto n = static_cast<std::size_t>(i);
     const double expected = reference.expected[n], bound = reference.bound[n];
     if (core::stays_untouched(bound)) continue;
     const core::ElementCheck check =
-        core::check_element(spec.dtype, got.bits(i), expected, bound, poison);
+        core::check_element(spec.dtype, got.bits(i), expected, bound, poison[i]);
     if (check.kind != core::ElementClass::out_of_bound) continue;
     Element element{i, spec.tiles.tile_of(i), got.bits(i), got.at(i), expected, bound};
     element.slack = bound + 0.5 * core::ulp_at(spec.dtype, element.got);
@@ -104,7 +112,7 @@ void ErrorReadings::add(std::uint32_t o, const core::Tensor& got,
   }
   wrong_[o] += wrong.size();
   if (!earlier.empty()) wrong_with_earlier_[o] += wrong.size();
-  read_bits(o, wrong, poison);
+  read_bits(o, wrong);
   read_offset(o, wrong);
   read_scale(o, wrong);
   read_saturation(o, wrong);
@@ -114,8 +122,7 @@ void ErrorReadings::add(std::uint32_t o, const core::Tensor& got,
 }
 
 /// Some bit turned back makes the element right, and the turn is no small thing.
-void ErrorReadings::read_bits(std::uint32_t o, const std::vector<Element>& wrong,
-                              std::uint64_t poison) {
+void ErrorReadings::read_bits(std::uint32_t o, const std::vector<Element>& wrong) {
   const core::Dtype dtype = plan_.buffers[outputs_[o]].dtype;
   const int width = static_cast<int>(8 * core::size_of(dtype));
   std::map<std::int64_t, std::size_t> bits;
@@ -126,7 +133,7 @@ void ErrorReadings::read_bits(std::uint32_t o, const std::vector<Element>& wrong
       const double turned = core::decode(dtype, back);
       if (!(std::fabs(turned - e.got) >= kBounds * e.bound)) continue;
       if (std::fabs(turned - e.got) < 8 * core::ulp_at(dtype, turned)) continue;
-      if (core::is_failure(core::check_element(dtype, back, e.expected, e.bound, poison).kind)) {
+      if (core::is_failure(core::check_element(dtype, back, e.expected, e.bound, kNoPoison).kind)) {
         continue;
       }
       ++bits[bit];
@@ -290,7 +297,6 @@ void ErrorReadings::read_addresses(std::uint32_t o, const std::vector<Element>& 
 void ErrorReadings::read_earlier(std::uint32_t o, const std::vector<Element>& wrong,
                                  const std::vector<core::ReferenceTensor>& earlier) {
   const core::Dtype dtype = plan_.buffers[outputs_[o]].dtype;
-  constexpr std::uint64_t kNoPoison = ~0ull;
   for (std::size_t back = 0; back < earlier.size(); ++back) {
     std::vector<const Element*> matched;
     for (const Element& e : wrong) {
@@ -303,6 +309,92 @@ void ErrorReadings::read_earlier(std::uint32_t o, const std::vector<Element>& wr
     }
     count({o, Kind::other_trial, static_cast<std::int64_t>(back + 1), 0}, matched);
   }
+}
+
+/// What was copied from memory that nobody had written still names the place (core::Poison).
+void ErrorReadings::read_poison(std::uint32_t o, const core::Capture& capture,
+                                const core::ReferenceTensor& reference) {
+  const core::BufferSpec& spec = plan_.buffers[outputs_[o]];
+  const core::Tensor& got = capture.outputs[o];
+  const core::ElementPoison own(poisons_, outputs_[o], capture.poison);
+  const std::uint64_t shared = core::poison_bits(spec.dtype, core::poison_word(capture.trial + 1));
+  const bool names_places = own.of_tiles().by_tile();
+  Unwritten& found = unwritten_[o];
+  std::map<std::uint64_t, core::PoisonMap::Source> known;
+  for (std::int64_t i = 0; i < got.size(); ++i) {
+    const auto n = static_cast<std::size_t>(i);
+    const std::uint64_t bits = got.bits(i), unwritten = own[i];
+    if (core::stays_untouched(reference.bound[n])) continue;
+    const core::ElementClass kind =
+        core::check_element(spec.dtype, bits, reference.expected[n], reference.bound[n], unwritten)
+            .kind;
+    if (!core::is_failure(kind) || kind == core::ElementClass::no_reference) continue;
+    if (kind == core::ElementClass::poison) continue;
+    ++found.wrong_of_any;
+    found.wrong += names_places;
+    if (bits == shared) {
+      ++found.shared;
+      found.shared_in_tiles.insert(spec.tiles.tile_of(i));
+    } else if (names_places && kind == core::ElementClass::not_a_number) {
+      const auto [source, fresh] = known.try_emplace(bits);
+      if (fresh) source->second = poisons_.source_of(spec.dtype, bits);
+      if (source->second.word != capture.poison) continue;
+      const std::vector<core::PoisonedTile>& places = source->second.places;
+      found.sharing = std::max(found.sharing, places.size());
+      for (std::size_t p = 0; p < places.size(); ++p) {
+        if (p > 0 && places[p].buffer == places[p - 1].buffer) continue;  // one of many alike
+        ++found.places[places[p]];
+        found.in_tiles[places[p]].insert(spec.tiles.tile_of(i));
+      }
+    }
+  }
+}
+
+/// Of each buffer whose poison was found, the commonest tile; then shared memory.
+std::vector<core::ErrorReading> ErrorReadings::unwritten(std::uint32_t o) const {
+  const Unwritten& found = unwritten_[o];
+  struct Source {
+    std::uint64_t matched = 0, most = 0;
+    std::int64_t tile = 0, tiles = 0;
+    std::set<std::int64_t> in_tiles;
+  };
+  std::map<std::uint32_t, Source> buffers;
+  for (const auto& [place, matched] : found.places) {
+    Source& source = buffers[place.buffer];
+    source.matched += matched;
+    ++source.tiles;
+    source.in_tiles.insert(found.in_tiles.at(place).begin(), found.in_tiles.at(place).end());
+    if (matched > source.most) {
+      source.most = matched;
+      source.tile = place.tile;
+    }
+  }
+  core::ErrorReading reading;
+  reading.kind = Kind::unwritten;
+  reading.output = plan_.buffers[outputs_[o]].name;
+  std::vector<core::ErrorReading> readings;
+  for (const auto& [buffer, source] : buffers) {
+    reading.source = plan_.buffers[buffer].name;
+    reading.wrong = found.wrong;
+    reading.matched = source.matched;
+    reading.tiles = source.in_tiles.size();
+    reading.detail = source.tile;
+    reading.other = source.tiles;
+    reading.value = found.sharing > 1 ? static_cast<double>(found.sharing) : 0.0;
+    readings.push_back(reading);
+  }
+  reading.source = "shared memory";
+  reading.wrong = found.wrong_of_any;
+  reading.matched = found.shared;
+  reading.tiles = found.shared_in_tiles.size();
+  reading.detail = -1;
+  reading.other = 0;
+  reading.value = 0.0;
+  if (found.shared > 0) readings.push_back(reading);
+  std::erase_if(readings, [](const auto& r) { return 2 * r.matched < r.wrong; });
+  std::stable_sort(readings.begin(), readings.end(),
+                   [](const auto& a, const auto& b) { return a.matched > b.matched; });
+  return readings;
 }
 
 std::vector<core::ErrorReading> ErrorReadings::result() const {
@@ -318,12 +410,14 @@ std::vector<core::ErrorReading> ErrorReadings::result() const {
     case Kind::scale: return 6;
     case Kind::saturated: return 7;
     case Kind::one_bit: return 8;
+    case Kind::unwritten: break;
     }
     return 9;
   };
   std::vector<core::ErrorReading> all;
   for (std::uint32_t o = 0; o < outputs_.size(); ++o) {
-    std::vector<core::ErrorReading> here;
+    std::vector<core::ErrorReading> here = unwritten(o);
+    const auto unwritten_count = static_cast<std::ptrdiff_t>(here.size());
     for (const auto& [key, tally] : tallies_) {
       const auto& [output, kind, detail, other] = key;
       // Of those captures in which it was looked for.
@@ -332,14 +426,16 @@ std::vector<core::ErrorReading> ErrorReadings::result() const {
       core::ErrorReading reading{kind,        plan_.buffers[outputs_[o]].name,
                                  wrong,       tally.matched,
                                  tally.tiles, detail,
-                                 other,       tally.value};
+                                 other,       tally.value,
+                                 {}};
       if (kind == Kind::one_bit) {
         reading.detail = static_cast<std::int64_t>(tally.value);
         reading.value = 0.0;
       }
       here.push_back(std::move(reading));
     }
-    std::stable_sort(here.begin(), here.end(), [&](const auto& a, const auto& b) {
+    // A place that is named is no coincidence: it goes first.
+    std::stable_sort(here.begin() + unwritten_count, here.end(), [&](const auto& a, const auto& b) {
       return a.matched != b.matched ? a.matched > b.matched : order(a.kind) < order(b.kind);
     });
     constexpr std::size_t kMost = 4;

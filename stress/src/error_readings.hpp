@@ -5,11 +5,13 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "faultline/core/evidence.hpp"
+#include "faultline/core/poison.hpp"
 #include "faultline/core/trial.hpp"
 
 namespace faultline::stress::detail {
@@ -25,8 +27,8 @@ class ErrorReadings {
 
   /// Output `o` of one failing trial. `earlier`: what the trials before it should have given, the
   /// last one first; may be empty.
-  void add(std::uint32_t o, const core::Tensor& got, const core::ReferenceTensor& expected,
-           std::uint64_t poison, const std::vector<core::ReferenceTensor>& earlier);
+  void add(std::uint32_t o, const core::Capture& capture, const core::ReferenceTensor& expected,
+           const std::vector<core::ReferenceTensor>& earlier);
 
   /// The best first, at most four of an output. Codes repeat after kCodes slices: where a slice is
   /// told by its code alone and there are more, `value` is their number, else 0.
@@ -50,7 +52,7 @@ class ErrorReadings {
   /// Output, kind, detail, other.
   using Key = std::tuple<std::uint32_t, Kind, std::int64_t, std::int64_t>;
 
-  void read_bits(std::uint32_t o, const std::vector<Element>& wrong, std::uint64_t poison);
+  void read_bits(std::uint32_t o, const std::vector<Element>& wrong);
   void read_offset(std::uint32_t o, const std::vector<Element>& wrong);
   void read_scale(std::uint32_t o, const std::vector<Element>& wrong);
   void read_saturation(std::uint32_t o, const std::vector<Element>& wrong);
@@ -58,6 +60,9 @@ class ErrorReadings {
   void read_addresses(std::uint32_t o, const std::vector<Element>& wrong);
   void read_earlier(std::uint32_t o, const std::vector<Element>& wrong,
                     const std::vector<core::ReferenceTensor>& earlier);
+  void read_poison(std::uint32_t o, const core::Capture& capture,
+                   const core::ReferenceTensor& reference);
+  std::vector<core::ErrorReading> unwritten(std::uint32_t o) const;
   void count(const Key& key, const std::vector<const Element*>& matched, double value = 0.0);
 
   const core::TrialPlan& plan_;
@@ -70,6 +75,19 @@ class ErrorReadings {
   double code_sum_ = 0.0;
   std::vector<std::uint64_t> wrong_, wrong_with_earlier_;  ///< the latter where `earlier` was given
   std::map<Key, Tally> tallies_;
+
+  /// Wrong elements of one output that hold the poison of another place than their own.
+  struct Unwritten {
+    std::uint64_t wrong = 0;  ///< in trials whose poison names places, but for their own poison
+    std::uint64_t wrong_of_any = 0;  ///< likewise, in all trials
+    std::map<core::PoisonedTile, std::uint64_t> places;
+    std::map<core::PoisonedTile, std::set<std::int64_t>> in_tiles;  ///< of this output
+    std::size_t sharing = 0;   ///< places with one code, at most
+    std::uint64_t shared = 0;  ///< poison of shared memory
+    std::set<std::int64_t> shared_in_tiles;
+  };
+  core::PoisonMap poisons_;
+  std::vector<Unwritten> unwritten_;
 };
 
 }  // namespace faultline::stress::detail

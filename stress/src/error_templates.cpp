@@ -30,7 +30,7 @@ constexpr std::int64_t kMostSlices = 64;
 class Region {
  public:
   Region(const core::BufferSpec& spec, const core::Tensor& got,
-         const core::ReferenceTensor& reference, std::uint64_t poison)
+         const core::ReferenceTensor& reference, const core::ElementPoison& poison)
       : g_(spec.tiles), reference_(reference) {
     struct Tile {
       double weight = 0.0;  // of its residuals
@@ -43,7 +43,7 @@ class Region {
     double worst = -1.0;
     std::int64_t worst_element = 0;
     for (std::int64_t i = 0; i < got.size(); ++i) {
-      const std::optional<Checked> checked = check(spec, got, poison, i);
+      const std::optional<Checked> checked = check(spec, got, poison[i], i);
       if (!checked) continue;
       any_wrong_ = any_wrong_ || checked->wrong;
       const double square = checked->element.residual * checked->element.residual;
@@ -65,7 +65,7 @@ class Region {
     }
     const auto keep = [&](std::int64_t first, std::int64_t end) {
       for (std::int64_t i = first; i < end; ++i) {
-        const std::optional<Checked> checked = check(spec, got, poison, i);
+        const std::optional<Checked> checked = check(spec, got, poison[i], i);
         if (!checked) continue;
         elements_.push_back(checked->element);
         squares_ += checked->element.residual * checked->element.residual;
@@ -454,6 +454,7 @@ class Bank {
 
 ErrorTemplates::ErrorTemplates(const core::TrialPlan& plan)
     : plan_(plan),
+      poisons_(plan.buffers),
       indices_(plan.output_indices()),
       found_(indices_.size()),
       examined_(indices_.size()) {}
@@ -470,7 +471,7 @@ void ErrorTemplates::add(const core::Capture& capture, const TemplateSources& so
     const core::TileGeometry& g = spec.tiles;
     if (examined_[o] || g.rows * g.cols != spec.elements()) continue;
     const Region region(spec, capture.outputs[o], sources.expected[o],
-                        core::poison_bits(spec.dtype, capture.poison));
+                        core::ElementPoison(poisons_, indices_[o], capture.poison));
     if (!region.usable()) continue;
     examined_[o] = true;
     if (!slices) slices.emplace(plan_, sources.inputs);

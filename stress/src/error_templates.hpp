@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "faultline/core/evidence.hpp"
+#include "faultline/core/poison.hpp"
 #include "faultline/core/trial.hpp"
 
 namespace faultline::stress::detail {
@@ -34,6 +35,7 @@ class ErrorTemplates {
 
  private:
   const core::TrialPlan& plan_;
+  core::PoisonMap poisons_;
   std::vector<std::uint32_t> indices_;
   std::vector<std::vector<core::TemplateEvidence>> found_;  ///< of each output, the best first
   std::vector<bool> examined_;

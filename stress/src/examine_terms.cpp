@@ -67,6 +67,7 @@ Examined examine(const core::TrialPlan& plan, core::DataMode data,
                  const std::vector<const core::Capture*>& captures, std::uint64_t input_seed,
                  const std::vector<std::size_t>& captured) {
   const std::vector<std::uint32_t> outputs = plan.output_indices();
+  const core::PoisonMap poisons(plan.buffers);
   const std::size_t count = std::max<std::size_t>(captures.size(), 1);
   Examined examined;
   examined.references.reserve(count);
@@ -87,7 +88,7 @@ Examined examine(const core::TrialPlan& plan, core::DataMode data,
       output.dtype = spec.dtype;
       if (capture) {
         output.got = &capture->outputs.at(captured.empty() ? o : captured[o]);
-        output.poison = core::poison_bits(spec.dtype, capture->poison);
+        output.poison = poisons.of(outputs[o], capture->poison);
       }
       trial.outputs.push_back(std::move(output));
     }

@@ -224,6 +224,11 @@ class Regression {
     const ChunkRows rows(output.tiles);
     const std::int64_t cols = std::max<std::int64_t>(output.tiles.cols, 1);
     std::vector<double> effects(hypotheses_.size(), 0.0);
+    const auto unwritten = [&output](std::size_t i) {
+      const bool by_tile = output.poison.by_tile();
+      const std::int64_t tile = by_tile ? output.tiles.tile_of(static_cast<std::int64_t>(i)) : 0;
+      return output.poison.bits(static_cast<std::uint64_t>(tile));
+    };
     for (std::size_t i = 0; i < expected.size(); ++i) {
       const double scale = allowed[i];  // the unit of residuals and effects
       if (std::isnan(scale)) {
@@ -237,7 +242,7 @@ class Regression {
       }
       const core::ElementCheck check =
           core::check_element(output.dtype, output.got->bits(static_cast<std::int64_t>(i)),
-                              expected[i], bound[i], output.poison);
+                              expected[i], bound[i], unwritten(i));
       moments.wrong += core::is_failure(check.kind);
       const double residual = (output.got->at(static_cast<std::int64_t>(i)) - expected[i]) / scale;
       if (!finite || !std::isfinite(residual) || check.kind == core::ElementClass::poison) {

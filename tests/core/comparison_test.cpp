@@ -36,7 +36,7 @@ struct Case {
 
   OutputTotals totals() const { return make_output_totals(spec); }
   std::uint64_t compare(const Tensor& got, OutputTotals& totals) const {
-    return compare_output(got, reference, spec.tiles, poison_bits(spec.dtype, kPoison), totals,
+    return compare_output(got, reference, spec.tiles, Poison::plain(spec.dtype, kPoison), totals,
                           spec.shape);
   }
 };
@@ -161,13 +161,17 @@ TEST(Comparison, UntouchedElementsAreNoPartOfErrorsOrHashes) {
     for (const std::int64_t i : {2, 5})
       store_bits(got.bytes.data(), static_cast<std::size_t>(i), Dtype::f32, poison);
     OutputTotals totals = make_output_totals(output);
-    EXPECT_EQ(compare_output(got, reference, output.tiles, poison, totals), 0u);
+    EXPECT_EQ(compare_output(got, reference, output.tiles,
+                             Poison::plain(Dtype::f32, poison_word(trial)), totals),
+              0u);
     EXPECT_EQ(totals.worst_error, 0.0);
     EXPECT_EQ(totals.sum_squared_expected, 1.0 + 4.0 + 9.0 + 16.0);
     if (trial == 0) hash = output_hash(got, reference);
     EXPECT_EQ(output_hash(got, reference), hash);
     got.set(5, 7.0);
-    EXPECT_EQ(compare_output(got, reference, output.tiles, poison, totals), 1u);
+    EXPECT_EQ(compare_output(got, reference, output.tiles,
+                             Poison::plain(Dtype::f32, poison_word(trial)), totals),
+              1u);
     EXPECT_EQ(totals.tiles[1].bad_elements, 1u);
     EXPECT_EQ(totals.tiles[1].first_bad_index, 5);
   }
@@ -250,7 +254,8 @@ TEST(Comparison, WhatDoesNotFitIsRefused) {
   const auto refused = [&](const Tensor& got, const ReferenceTensor& reference,
                            const TileGeometry& geometry, const char* what) {
     OutputTotals totals = c.totals();
-    EXPECT_THROW(compare_output(got, reference, geometry, 1, totals, c.spec.shape), UsageError)
+    EXPECT_THROW(compare_output(got, reference, geometry, Poison{}, totals, c.spec.shape),
+                 UsageError)
         << what;
     EXPECT_EQ(totals.compared_elements, 0u) << what;
     EXPECT_EQ(totals.bad_trials, 0u) << what;
@@ -281,8 +286,9 @@ TEST(Comparison, WhatDoesNotFitIsRefused) {
   empty.shape = {0, 24};
   OutputTotals totals;
   totals.dtype = Dtype::f16;
-  EXPECT_THROW(compare_output(Tensor(Dtype::f16, {0}), {}, {.rows = 0, .cols = 0}, 1, totals),
-               UsageError);
+  EXPECT_THROW(
+      compare_output(Tensor(Dtype::f16, {0}), {}, {.rows = 0, .cols = 0}, Poison{}, totals),
+      UsageError);
 }
 
 /// The plain loop that compare_output() must equal.
@@ -435,7 +441,7 @@ TEST(Comparison, NamesTheWrongTilesOfATrial) {
   OutputTotals totals = c.totals();
   std::vector<WrongTile> tiles;
   for (const Tensor& got : {c.right, wrong}) {
-    compare_output(got, c.reference, c.spec.tiles, 0, totals, c.spec.shape, &tiles);
+    compare_output(got, c.reference, c.spec.tiles, Poison{}, totals, c.spec.shape, &tiles);
   }
   ASSERT_EQ(tiles.size(), 1u);
   EXPECT_EQ(tiles[0].tile, 2);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <faultline/core/errors.hpp>
+#include <faultline/core/poison.hpp>
 #include <faultline/core/tensor.hpp>
 #include <faultline/core/trial.hpp>
 
@@ -6,6 +8,7 @@
 
 #include <cmath>
 #include <set>
+#include <vector>
 
 namespace faultline::core {
 namespace {
@@ -26,6 +29,79 @@ TEST(PoisonWord, TwoNaNsAndOneLargeFiniteNumberInEveryDtype) {
     EXPECT_EQ(patterns.size(), 3u);
     EXPECT_EQ(poison_word(5), poison_word(2));
   }
+}
+
+std::vector<BufferSpec> poisoned_buffers(Dtype dtype) {
+  return {{.name = "x", .dtype = dtype, .shape = {64}},
+          {.name = "y",
+           .dtype = dtype,
+           .shape = {7, 10},
+           .role = BufferRole::output,
+           .tiles = {.rows = 7, .cols = 10, .tile_rows = 3, .tile_cols = 4}},
+          {.name = "huge",
+           .dtype = dtype,
+           .shape = {64},
+           .role = BufferRole::workspace,
+           .sparse = true},
+          {.name = "ws", .dtype = dtype, .shape = {600}, .role = BufferRole::workspace}};
+}
+
+TEST(Poison, NamesThePlaceInThePayloadOfItsNaNs) {
+  for (const Dtype dtype : {Dtype::f16, Dtype::bf16, Dtype::f32, Dtype::f64}) {
+    const std::vector<BufferSpec> buffers = poisoned_buffers(dtype);
+    const PoisonMap map(buffers);
+    EXPECT_FALSE(map.has_tiles(0));
+    EXPECT_FALSE(map.has_tiles(2));
+    EXPECT_EQ(map.tiles(3).tile_count(), 3);  // runs of 256
+    for (std::uint64_t trial = 0; trial < 3; ++trial) {
+      const std::uint32_t word = poison_word(trial);
+      std::set<std::uint64_t> seen;
+      for (const std::size_t b : {std::size_t{1}, std::size_t{3}}) {
+        Tensor laid(dtype, buffers[b].shape);
+        map.lay(b, word, laid.bytes);
+        const ElementPoison poison(map, b, word);
+        for (std::int64_t i = 0; i < laid.size(); ++i) {
+          ASSERT_EQ(laid.bits(i), poison[i]) << name_of(dtype) << " " << b << " " << i;
+          ASSERT_EQ(std::isnan(laid.at(i)), trial != 1);
+          seen.insert(laid.bits(i));
+          const PoisonMap::Source source = map.source_of(dtype, laid.bits(i));
+          if (trial == 1) {
+            ASSERT_TRUE(source.places.empty());
+          } else {
+            ASSERT_EQ(source.word, word);
+            const PoisonedTile place{static_cast<std::uint32_t>(b), map.tiles(b).tile_of(i)};
+            ASSERT_EQ(source.places, std::vector{place});
+          }
+        }
+      }
+      EXPECT_EQ(seen.size(), trial == 1 ? 1u : 9u + 3u);
+      // What arithmetic gives, and memory without tiles, is nobody's tile.
+      const std::uint64_t sign = std::uint64_t{1} << (8 * size_of(dtype) - 1);
+      const std::uint64_t quiet = Poison{dtype, poison_word(0), 0, true}.bits(0) - 1;
+      for (const std::uint64_t none :
+           {sign - 1, 2 * sign - 1, quiet, quiet | sign, poison_bits(dtype, word)}) {
+        EXPECT_TRUE(map.source_of(dtype, none).places.empty()) << name_of(dtype) << " " << none;
+      }
+    }
+    std::vector<std::byte> short_by_one(buffers[1].bytes() - 1);
+    EXPECT_THROW(map.lay(1, poison_word(0), short_by_one), UsageError);
+  }
+}
+
+TEST(Poison, TilesThatShareACodeAreAllNamed) {
+  const std::vector<BufferSpec> buffers{{.name = "y",
+                                         .dtype = Dtype::bf16,
+                                         .shape = {60},
+                                         .role = BufferRole::output,
+                                         .tiles = {.rows = 60}}};
+  ASSERT_EQ(poison_codes(Dtype::bf16), 56u);
+  const PoisonMap map(buffers);
+  const Poison poison = map.of(0, poison_word(2));
+  EXPECT_EQ(poison.bits(3), poison.bits(59));
+  EXPECT_EQ(map.source_of(Dtype::bf16, poison.bits(59)).places,
+            (std::vector<PoisonedTile>{{0, 3}, {0, 59}}));
+  EXPECT_EQ(map.source_of(Dtype::bf16, poison.bits(55)).places,
+            (std::vector<PoisonedTile>{{0, 55}}));
 }
 
 TEST(KeptReference, IsMadeOncePerCampaignForTheFixedInputs) {

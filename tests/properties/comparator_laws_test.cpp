@@ -182,7 +182,7 @@ struct Output {
   core::OutputTotals compare() const {
     core::OutputTotals totals = core::make_output_totals(spec);
     core::compare_output(got, reference, spec.tiles,
-                         core::poison_bits(spec.dtype, core::poison_word(0)), totals);
+                         core::Poison::plain(spec.dtype, core::poison_word(0)), totals);
     return totals;
   }
 };
@@ -298,7 +298,7 @@ TEST(OutputComparison, WhatDoesNotFitIsRefusedAndNotCounted) {
     const std::size_t bytes = *rc::gen::inRange<std::size_t>(0, o.got.bytes.size());
     const std::span<const std::byte> part(o.got.bytes.data(), bytes);
     RC_ASSERT_THROWS_AS(
-        core::compare_output(part, o.spec.dtype, o.reference, o.spec.tiles, 0, totals),
+        core::compare_output(part, o.spec.dtype, o.reference, o.spec.tiles, core::Poison{}, totals),
         core::UsageError);
     RC_ASSERT(totals.compared_elements == 0u);
   });

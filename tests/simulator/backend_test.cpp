@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "faultline/core/errors.hpp"
+#include "faultline/core/poison.hpp"
 #include "faultline/simulator/simulator_backend.hpp"
 #include "harness.hpp"
 

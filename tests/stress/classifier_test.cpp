@@ -621,18 +621,17 @@ class HostBackend : public core::Backend {
         reference = plan.reference(inputs).front();
       }
       const std::uint32_t word = core::poison_word(trial);
-      const std::uint64_t poison = core::poison_bits(spec.dtype, word);
+      const core::PoisonMap poisons(plan.buffers);
+      const std::size_t output = plan.buffers.size() - 1;
       core::Tensor y(spec.dtype, spec.shape);
-      for (std::int64_t e = 0; e < y.size(); ++e) {
-        core::store_bits(y.bytes.data(), static_cast<std::size_t>(e), spec.dtype, poison);
-      }
+      poisons.lay(output, word, y.bytes);
       const std::uint64_t schedule =
           core::mix64(core::trial_seed(request.seed, trial)) ^
           std::hash<std::string>{}(request.perturbation.name + plan.problem.line() +
                                    plan.config.line());
       Kernel(draw_, Launch{plan, inputs, word, schedule}).run(y);
-      const std::uint64_t bad =
-          core::compare_output(y, reference, spec.tiles, poison, result.outputs.front());
+      const std::uint64_t bad = core::compare_output(
+          y, reference, spec.tiles, poisons.of(output, word), result.outputs.front());
       ++result.trials;
       distinct.insert({seed, core::output_hash(y, reference)});
       core::add_output_hash(result.output_hashes, seed, core::output_hash(y, reference));

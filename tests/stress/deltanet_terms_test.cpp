@@ -133,7 +133,7 @@ struct Setting {
       spec.tiles = {
           .rows = rows, .cols = size / rows, .tile_rows = kChunk, .tile_cols = size / rows};
       core::OutputTotals totals = make_output_totals(spec);
-      wrong += compare_output(got[o], references[o], spec.tiles, 0, totals);
+      wrong += compare_output(got[o], references[o], spec.tiles, core::Poison{}, totals);
       cell.result.outputs.push_back(totals);
       trial.outputs.push_back({.name = spec.name,
                                .reference = &references[o],
@@ -357,8 +357,8 @@ TEST(GrowthTable, ComesOutOfTheTotalsOfASweep) {
       cell.reduction = inputs.shape.t;
       cell.tile_k = kChunk;
       core::OutputTotals totals = make_output_totals(spec);
-      compare_output(got, {right.dk, std::vector<double>(right.dk.size(), 1e-4)}, spec.tiles, 0,
-                     totals);
+      compare_output(got, {right.dk, std::vector<double>(right.dk.size(), 1e-4)}, spec.tiles,
+                     core::Poison{}, totals);
       cell.result.outputs = {totals};
       cells.push_back(std::move(cell));
     }

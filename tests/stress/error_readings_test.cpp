@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "faultline/core/acceptance.hpp"
+#include "faultline/core/poison.hpp"
 #include "faultline/diagnosis/diagnose.hpp"
 #include "faultline/stress/captures.hpp"
 
@@ -253,6 +254,97 @@ TEST_P(ErrorReadings, TellTheCausesApart) {
 
 INSTANTIATE_TEST_SUITE_P(ShapedAndHoldOut, ErrorReadings, testing::Values(0, 1000));
 
+/// y is copied from a workspace of which tile 5 was never written: trial by trial, element by
+/// element.
+struct CopyCase {
+  core::TrialPlan plan = plan_of(64, 0, core::Dtype::f32);
+  core::TrialResult result;
+
+  CopyCase() {
+    core::BufferSpec ws = plan.buffers[2];
+    ws.name = "ws";
+    ws.role = core::BufferRole::workspace;
+    plan.buffers.push_back(ws);
+  }
+  /// Elements `first` to `first + 7` of y become `bits(poisons, word, i)`.
+  template <class Bits>
+  void add(std::uint64_t trial, std::int64_t first, Bits&& bits) {
+    const std::uint64_t seed = core::trial_seed(11, trial);
+    core::Tensor y = stress::make_inputs(plan, DataMode::normal, seed)[0];
+    const core::PoisonMap poisons(plan.buffers);
+    const std::uint32_t word = core::poison_word(trial);
+    for (std::int64_t i = first; i < first + 8; ++i) {
+      core::store_bits(y.bytes.data(), static_cast<std::uint64_t>(i), y.dtype,
+                       bits(poisons, word, i));
+    }
+    result.captures.push_back({trial, seed, word, {y}});
+    ++result.trials;
+    ++result.failed;
+    ++result.wrong_values;
+  }
+  std::vector<core::ErrorReading> readings() const {
+    return stress::examine_captures(plan, DataMode::normal, {&result}).readings;
+  }
+};
+
+std::uint64_t tile_5_of_ws(const core::PoisonMap& poisons, std::uint32_t word, std::int64_t) {
+  return core::ElementPoison(poisons, 3, word)[5 * 8];
+}
+
+TEST(ErrorReadingsOf, UnwrittenMemoryByThePlaceInItsPoison) {
+  CopyCase c;
+  c.add(0, 16, tile_5_of_ws);
+  c.add(1, 16, tile_5_of_ws);  // the finite pattern names no place, and is left out
+  c.add(2, 16, tile_5_of_ws);
+  ASSERT_FALSE(c.readings().empty());
+  const core::ErrorReading reading = c.readings().front();
+  EXPECT_EQ(reading.kind, Kind::unwritten);
+  EXPECT_EQ(reading.source, "ws");
+  EXPECT_EQ(reading.detail, 5);
+  EXPECT_EQ(reading.other, 1);
+  EXPECT_EQ(reading.wrong, 16u);
+  EXPECT_EQ(reading.matched, 16u);
+  EXPECT_EQ(reading.tiles, 1u);
+  EXPECT_EQ(reading.value, 0.0);
+}
+
+TEST(ErrorReadingsOf, UnwrittenMemoryIsNoOtherNaN) {
+  const auto place_named = [](auto&& bits) {
+    CopyCase c;
+    for (std::uint64_t trial = 0; trial < 3; ++trial) c.add(trial, 16, bits);
+    const auto readings = c.readings();
+    return std::any_of(readings.begin(), readings.end(),
+                       [](const auto& r) { return r.kind == Kind::unwritten; });
+  };
+  EXPECT_TRUE(place_named(tile_5_of_ws));
+  // What arithmetic gives, what was laid in the element itself, and another trial's poison.
+  EXPECT_FALSE(place_named([](const auto&, std::uint32_t, std::int64_t) { return 0x7fffffffu; }));
+  EXPECT_FALSE(place_named([](const auto&, std::uint32_t, std::int64_t) { return 0xffc00000u; }));
+  EXPECT_FALSE(place_named([](const auto& poisons, std::uint32_t word, std::int64_t i) {
+    return core::ElementPoison(poisons, 2, word)[i];
+  }));
+  EXPECT_FALSE(place_named([](const auto& poisons, std::uint32_t word, std::int64_t i) {
+    const bool first = word == core::poison_word(0);
+    return tile_5_of_ws(poisons, core::poison_word(first ? 2 : 0), i);
+  }));
+}
+
+TEST(ErrorReadingsOf, UnwrittenSharedMemoryIsNamedAsThat) {
+  CopyCase c;
+  for (std::uint64_t trial = 0; trial < 3; ++trial) {
+    c.add(trial, 16, [trial](const auto&, std::uint32_t, std::int64_t) {
+      return core::poison_bits(core::Dtype::f32, core::poison_word(trial + 1));
+    });
+  }
+  ASSERT_FALSE(c.readings().empty());
+  const core::ErrorReading reading = c.readings().front();
+  EXPECT_EQ(reading.kind, Kind::unwritten);
+  EXPECT_EQ(reading.source, "shared memory");
+  EXPECT_EQ(reading.detail, -1);
+  EXPECT_EQ(reading.wrong, 24u);
+  EXPECT_EQ(reading.matched, 24u);
+}
+
 core::Verdict verdict_of(const core::TrialResult& result,
                          const std::vector<core::ErrorReading>& readings) {
   core::Evidence evidence;
@@ -317,6 +409,16 @@ TEST(ErrorReadingsOf, MoreSlicesThanCodes) {
   result.trials = result.failed = result.wrong_values = 1;
   EXPECT_THAT(verdict_of(result, readings).findings[0].headline,
               testing::HasSubstr("slice 3 or 11 of the reduction is missing"));
+}
+
+TEST(ErrorReadingWords, APlaceThatNobodyWroteIsUninitialised) {
+  CopyCase c;
+  for (std::uint64_t trial = 0; trial < 3; ++trial) c.add(trial, 16, tile_5_of_ws);
+  const core::Verdict verdict = verdict_of(c.result, c.readings());
+  ASSERT_EQ(verdict.findings[0].finding, core::FindingClass::uninitialised);
+  EXPECT_THAT(verdict.findings[0].evidence, testing::Contains(testing::HasSubstr(
+                                                "y: they hold the poison laid in tile 5 of ws")));
+  EXPECT_THAT(verdict.findings[0].advice, testing::HasSubstr("who should write tile 5 of ws"));
 }
 
 TEST(ErrorReadingWords, StandInTheFinding) {

@@ -16,6 +16,7 @@
 #include <gtest/gtest.h>
 
 #include "faultline/core/acceptance.hpp"
+#include "faultline/core/poison.hpp"
 #include "faultline/diagnosis/diagnose.hpp"
 #include "faultline/diagnosis/footprint.hpp"
 #include "faultline/stress/captures.hpp"

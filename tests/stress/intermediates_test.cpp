@@ -94,9 +94,9 @@ class StagedBackend : public ToyBackend {
           const Stages s = pipeline_(i / kCols, inputs[0].at(i));
           got.set(i, outputs[o] == kZ ? s.z : outputs[o] == kW ? s.w : s.y);
         }
-        bad +=
-            core::compare_output(got, references[o], spec.tiles,
-                                 core::poison_bits(spec.dtype, capture.poison), result.outputs[o]);
+        bad += core::compare_output(got, references[o], spec.tiles,
+                                    core::PoisonMap(plan.buffers).of(outputs[o], capture.poison),
+                                    result.outputs[o]);
         capture.outputs.push_back(std::move(got));
       }
       ++result.trials;

@@ -121,7 +121,7 @@ class Synthetic {
            .tiles = tiles_,
            .got = &got_[o],
            .dtype = core::Dtype::f32,
-           .poison = core::poison_bits(core::Dtype::f32, core::poison_word(0))});
+           .poison = core::Poison::plain(core::Dtype::f32, core::poison_word(0))});
     }
     cell.result.failed = cell.result.wrong_values = cell.failed ? 1 : 0;
     trial.hypotheses = hypotheses_;

@@ -179,14 +179,12 @@ class ToyBackend : public core::Backend {
           core::trial_seed(request.seed, request.perturbation.fresh_inputs ? trial : 0);
       const std::vector<core::Tensor> inputs = stress::make_inputs(plan, request.data, seed);
       const std::uint32_t word = core::poison_word(trial);
-      const std::uint64_t poison = core::poison_bits(spec.dtype, word);
+      const core::PoisonMap poisons(plan.buffers);
       core::Tensor y(spec.dtype, spec.shape);
-      for (std::int64_t e = 0; e < y.size(); ++e) {
-        core::store_bits(y.bytes.data(), static_cast<std::size_t>(e), spec.dtype, poison);
-      }
+      poisons.lay(1, word, y.bytes);
       kernel_(request, trial, inputs[0], y);
-      const std::uint64_t bad =
-          core::compare_output(y, plan.reference(inputs)[0], spec.tiles, poison, result.outputs[0]);
+      const std::uint64_t bad = core::compare_output(y, plan.reference(inputs)[0], spec.tiles,
+                                                     poisons.of(1, word), result.outputs[0]);
       ++result.trials;
       inputs_seen.insert(seed);
       distinct.insert({seed, core::output_hash(y)});

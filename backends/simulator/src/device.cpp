@@ -52,25 +52,47 @@ struct Device::Implementation {
 
   // Module-level variables live as long as the device, as on real hardware.
   std::uint64_t global_address(const Module& module, std::string_view name) {
-    const auto key = std::make_pair(
-        static_cast<const Module::Implementation*>(module.implementation().get()), name);
+    const Module::Implementation* source = module.implementation().get();
+    const auto key = std::make_pair(source, name);
     if (const auto it = globals.find(key); it != globals.end()) return it->second;
-    for (const ptx::Variable& variable : module.implementation()->source.variables) {
+    for (const ptx::Variable& variable : source->source.variables) {
       if (variable.name != name || variable.space == "shared") continue;
-      Allocation& allocation = memory.allocate(readable_name(name), variable.size, true);
-      globals[key] = allocation.base;
-      std::memset(allocation.bytes, 0, variable.size);
-      std::copy_n(variable.bytes.begin(),
-                  std::min<std::size_t>(variable.bytes.size(), variable.size), allocation.bytes);
+      const std::uint64_t base = memory.allocate(readable_name(name), variable.size, true).base;
+      globals[key] = base;
       for (const ptx::Initializer& entry : variable.addresses) {
-        const std::uint64_t value =
-            global_address(module, entry.symbol) + static_cast<std::uint64_t>(entry.addend);
-        if (entry.byte_offset + 8 <= variable.size)
-          std::memcpy(allocation.bytes + entry.byte_offset, &value, 8);
+        global_address(module, entry.symbol);
       }
-      return allocation.base;
+      initialise(source, variable, base);
+      return base;
     }
     return 0;
+  }
+
+  void initialise(const Module::Implementation* source, const ptx::Variable& variable,
+                  std::uint64_t base) {
+    std::uint8_t* bytes = memory.find(base)->bytes;
+    std::memset(bytes, 0, variable.size);
+    std::copy_n(variable.bytes.begin(), std::min<std::size_t>(variable.bytes.size(), variable.size),
+                bytes);
+    for (const ptx::Initializer& entry : variable.addresses) {
+      const auto symbol = globals.find({source, entry.symbol});
+      const std::uint64_t address = symbol == globals.end() ? 0 : symbol->second;
+      const std::uint64_t value = address + static_cast<std::uint64_t>(entry.addend);
+      if (entry.byte_offset + 8 <= variable.size) {
+        std::memcpy(bytes + entry.byte_offset, &value, 8);
+      }
+    }
+  }
+
+  void reset_variables() {
+    for (const auto& [key, base] : globals) {
+      const auto& [source, name] = key;
+      for (const ptx::Variable& variable : source->source.variables) {
+        if (variable.name != name || variable.space == "shared") continue;
+        if (variable.space != "const") initialise(source, variable, base);
+        break;
+      }
+    }
   }
 
   std::shared_ptr<const Program> program(const LaunchSpec& spec) {
@@ -105,6 +127,8 @@ Device& Device::operator=(Device&&) noexcept = default;
 std::uint64_t Device::allocate(std::string name, std::size_t bytes) {
   return implementation_->memory.allocate(std::move(name), bytes).base;
 }
+void Device::set_offset(std::size_t bytes) { implementation_->memory.set_offset(bytes); }
+void Device::reset_module_variables() { implementation_->reset_variables(); }
 void Device::release(std::uint64_t address) {
   if (const Allocation* allocation = implementation_->memory.find(address)) {
     implementation_->detector.forget(allocation->id);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // uninitialised: the kernel reads memory that nobody wrote. With the poison fixed the wrong values
-// repeat bit for bit; with another poison they change, or the failure comes and goes with it.
+// repeat bit for bit; with another poison they change, or the failure comes and goes with it. What
+// was merely copied still is the poison of the place that it came from.
 #include <algorithm>
 
 #include <fmt/format.h>
 
+#include "../readings.hpp"
 #include "../words.hpp"
 #include "rule.hpp"
 
@@ -44,6 +46,9 @@ std::optional<core::Finding> find_uninitialised(const Facts& facts) {
                     share(result->failed, result->trials)));
     break;
   }
+  // The place is named: no coincidence. What is read too early, though, is a race.
+  const core::ErrorReading* unwritten = unwritten_reading(facts.evidence);
+  if (unwritten && timing_dependence(facts).empty()) finding.confidence = 0.96;
   std::uint64_t not_finite = 0, bad = 0;
   for (const core::OutputTotals& output : facts.outputs) {
     not_finite += output.not_finite;
@@ -58,8 +63,11 @@ std::optional<core::Finding> find_uninitialised(const Facts& facts) {
   if (finding.confidence == 0.0) return std::nullopt;
 
   const std::vector<const core::OutputTotals*> wrong = wrong_outputs(facts);
-  finding.headline = fmt::format("{} computes {} from memory that was never written",
-                                 subject_text(facts.evidence), wrong.front()->name);
+  finding.headline =
+      unwritten ? fmt::format("{} copies into {} what it finds in memory that was never written",
+                              subject_text(facts.evidence), unwritten->output)
+                : fmt::format("{} computes {} from memory that was never written",
+                              subject_text(facts.evidence), wrong.front()->name);
   for (const core::OutputTotals* output : wrong) {
     finding.evidence.push_back(wrong_place(facts, *output));
   }
@@ -68,8 +76,15 @@ std::optional<core::Finding> find_uninitialised(const Facts& facts) {
       nan_only ? core::FindingClass::special_values : core::FindingClass::missed_write;
   finding.runner_up_reason =
       nan_only ? "an overflow or 0 * Inf inside the kernel also gives NaN in fixed places"
-               : "elements that are never written equal the poison, these are computed from it";
-  finding.advice = "Look for a buffer, accumulator or padding that is read before its first write.";
+      : unwritten
+          ? "elements that are never written hold their own poison, not that of another place"
+          : "elements that are never written equal the poison, these are computed from it";
+  finding.advice =
+      unwritten && unwritten->detail >= 0
+          ? fmt::format("Find who should write tile {} of {}, and why it does not before the read.",
+                        unwritten->detail, unwritten->source)
+          : std::string("Look for a buffer, accumulator or padding that is read before its first "
+                        "write.");
   return finding;
 }
 

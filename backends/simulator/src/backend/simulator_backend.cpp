@@ -61,7 +61,7 @@ class SimulatorBackend final : public core::Backend {
 
   core::TrialResult run_trials(const core::TrialPlan& plan,
                                const core::TrialRequest& request) override {
-    return TrialRunner(*this, programs_, settings_).run(plan, request);
+    return TrialRunner(*this, device_, programs_, settings_).run(plan, request);
   }
 
   Timing time_program(const core::TrialPlan&, const TimingRequest&) override {

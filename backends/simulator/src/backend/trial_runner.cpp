@@ -25,7 +25,8 @@ std::string not_modelled(const core::Perturbation& p) {
   if (p.blocker_ns != 0) return "a blocker is for a CUDA device: schedules here need no clock";
   if (p.free_sms != 0) return "the simulator has no multiprocessors to hold";
   if (p.graph_trials != 0) return "the simulator gains nothing from graphs of trials";
-  if (p.one_stream || p.eager || p.delay_sites != 0)
+  if (p.dirty_shared) return "the simulator lays poison in shared memory in every trial";
+  if (p.one_stream || p.eager || p.calls != 1 || p.delay_sites != 0)
     return "changes of the program are made before a backend sees it";
   if (p.batch != 1 || p.ctas_per_sm != 0.0)
     return "the simulator has no multiprocessors to fill: batch must be 1";
@@ -52,6 +53,18 @@ class BufferGuard {
  private:
   core::Backend& backend_;
   std::vector<core::BufferHandle>& buffers_;
+};
+
+// What is allocated meanwhile begins so far behind a boundary.
+class OffsetGuard {
+ public:
+  OffsetGuard(Device& device, std::uint64_t bytes) : device_(device) { device_.set_offset(bytes); }
+  ~OffsetGuard() { device_.set_offset(0); }
+  OffsetGuard(const OffsetGuard&) = delete;
+  OffsetGuard& operator=(const OffsetGuard&) = delete;
+
+ private:
+  Device& device_;
 };
 
 }  // namespace
@@ -102,8 +115,16 @@ void TrialRunner::run_one(const core::TrialPlan& plan, const core::TrialRequest&
       request.perturbation.fresh_inputs ? own_seed : core::trial_seed(request.seed, 0);
   prepare_inputs(plan, request, input_seed);
   const std::uint32_t poison = core::poison_word(trial);
+  const core::PoisonMap poisons(plan.buffers);
   for (std::size_t k = 0; k < plan.buffers.size(); ++k) {
-    if (plan.buffers[k].role != core::BufferRole::input) backend_.fill(buffers_[k], poison);
+    if (plan.buffers[k].role == core::BufferRole::input) continue;
+    if (poisons.of(k, poison).by_tile()) {
+      laid_.resize(plan.buffers[k].bytes());
+      poisons.lay(k, poison, laid_);
+      backend_.upload(buffers_[k], laid_);
+    } else {
+      backend_.fill(buffers_[k], poison);
+    }
   }
   RunSettings run;
   run.policy = request.perturbation.policy;
@@ -115,6 +136,8 @@ void TrialRunner::run_one(const core::TrialPlan& plan, const core::TrialRequest&
   run.pct_depth = settings_.pct_depth;
   run.unwritten = core::poison_word(trial + 1);  // not that of the outputs: told apart when copied
   run.timeout_s = request.timeout_s;
+  // A trial is a function of its token: none starts from the variables of modules that another left.
+  device_.reset_module_variables();
   const core::ExecutionReport report = programs_.run(program, buffers_, run);
   result.thread_instructions += report.thread_instructions;
   if (report.status == core::ExecutionStatus::unsupported ||
@@ -144,7 +167,7 @@ void TrialRunner::run_one(const core::TrialPlan& plan, const core::TrialRequest&
       backend_.download(buffers_[outputs[k]], got.bytes);
       const std::size_t known = failed.wrong_tiles.size();
       const std::uint64_t bad = core::compare_output(
-          got, inputs_.reference.at(k), buffer.tiles, core::poison_bits(buffer.dtype, poison),
+          got, inputs_.reference.at(k), buffer.tiles, poisons.of(outputs[k], poison),
           result.outputs[k], buffer.shape, &failed.wrong_tiles);
       for (std::size_t i = known; i < failed.wrong_tiles.size(); ++i) {
         failed.wrong_tiles[i].output = static_cast<std::uint32_t>(k);
@@ -188,8 +211,13 @@ core::TrialResult TrialRunner::run(const core::TrialPlan& plan, const core::Tria
     result.note = std::move(why);
     return result;
   }
+  if (request.perturbation.offset_bytes % 16 != 0) {
+    throw core::UsageError("offset_bytes=" + std::to_string(request.perturbation.offset_bytes) +
+                           ": addresses can move by multiples of 16 bytes");
+  }
   const auto begin = std::chrono::steady_clock::now();
   const BufferGuard guard(backend_, buffers_);
+  const OffsetGuard offset(device_, request.perturbation.offset_bytes);
   for (const core::BufferSpec& buffer : plan.buffers) {
     try {
       buffers_.push_back(backend_.allocate(buffer.name, buffer.bytes()));

@@ -10,8 +10,9 @@ namespace faultline::simulator {
 // Inputs, poison, run, compare on the host against the Eigen reference: trial by trial.
 class TrialRunner {
  public:
-  TrialRunner(core::Backend& backend, ProgramRunner& programs, const SimulatorSettings& settings)
-      : backend_(backend), programs_(programs), settings_(settings) {}
+  TrialRunner(core::Backend& backend, Device& device, ProgramRunner& programs,
+              const SimulatorSettings& settings)
+      : backend_(backend), device_(device), programs_(programs), settings_(settings) {}
 
   core::TrialResult run(const core::TrialPlan& plan, const core::TrialRequest& request);
 
@@ -30,10 +31,12 @@ class TrialRunner {
                const core::Program& program, std::uint64_t trial, core::TrialResult& result);
 
   core::Backend& backend_;
+  Device& device_;
   ProgramRunner& programs_;
   const SimulatorSettings& settings_;
   std::vector<core::BufferHandle> buffers_;
   InputSet inputs_;
+  std::vector<std::byte> laid_;
   std::vector<std::uint64_t> hashes_;  // distinct outputs of the one input set
 };
 

@@ -32,23 +32,25 @@ class GlobalMemory {
   Allocation& allocate(std::string name, std::uint64_t size, bool is_variable = false) {
     std::uint64_t& next = is_variable ? next_variable_ : next_;
     auto allocation = std::make_unique<Allocation>();
-    allocation->base = next;
+    allocation->base = next + (is_variable ? 0 : offset_);
     allocation->size = size;
     allocation->name = std::move(name);
     allocation->id = next_id_++;
     allocation->storage = HostPages(size);
     allocation->bytes = allocation->storage.data();
-    next += extent(size);
-    const auto behind =
+    next = behind(*allocation);
+    const auto place =
         std::upper_bound(allocations_.begin(), allocations_.end(), allocation->base,
                          [](std::uint64_t value, const auto& a) { return value < a->base; });
-    return **allocations_.insert(behind, std::move(allocation));
+    return **allocations_.insert(place, std::move(allocation));
   }
+  // Buffers made from now on begin so many bytes behind a multiple of 256.
+  void set_offset(std::uint64_t bytes) { offset_ = bytes; }
   void release(std::uint64_t base) {
     std::erase_if(allocations_, [&](const auto& a) { return a->base == base; });
     next_ = kGlobalBase;
     for (const auto& a : allocations_) {
-      if (a->base < kVariableBase) next_ = a->base + extent(a->size);
+      if (a->base < kVariableBase) next_ = behind(*a);
     }
   }
   Allocation* find(std::uint64_t address) const {
@@ -75,10 +77,14 @@ class GlobalMemory {
 
  private:
   static constexpr std::uint64_t kGuard = 4096;
-  static std::uint64_t extent(std::uint64_t size) { return (size + kGuard + 255) / 256 * 256; }
+  // Where the next one may begin.
+  static std::uint64_t behind(const Allocation& a) {
+    return (a.base + a.size + kGuard + 255) / 256 * 256;
+  }
   std::vector<std::unique_ptr<Allocation>> allocations_;  // by ascending base
   std::uint64_t next_ = kGlobalBase;
   std::uint64_t next_variable_ = kVariableBase;
+  std::uint64_t offset_ = 0;
   std::uint32_t next_id_ = 1;
 };
 

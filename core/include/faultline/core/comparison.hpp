@@ -10,6 +10,7 @@
 
 #include "faultline/core/dtype.hpp"
 #include "faultline/core/output_hash.hpp"
+#include "faultline/core/poison.hpp"
 #include "faultline/core/tensor.hpp"
 #include "faultline/core/trial.hpp"
 
@@ -42,20 +43,20 @@ OutputTotals make_output_totals(const BufferSpec& output);
 /// trials, worst figures over all elements compared so far. The same element rule as on the device:
 /// the counts and worst figures equal those of check_element() called for each element.
 ///
-/// `got` holds the raw elements of `dtype`, packed, in the order of the reference. `poison` is the
-/// raw element laid before the launch (poison_bits()). `geometry` must cover exactly the elements.
+/// `got` holds the raw elements of `dtype`, packed, in the order of the reference. `poison` is what
+/// was laid there before the launch. `geometry` must cover exactly the elements.
 /// Tiles with wrong elements are appended to `wrong_tiles`, with output number 0.
 /// Returns the number of elements that were not accepted.
 /// UsageError when there is nothing to compare, or when sizes, dtype or geometry do not fit
 /// together: such an output was not compared and must not count as one that was.
 std::uint64_t compare_output(std::span<const std::byte> got, Dtype dtype,
                              const ReferenceTensor& reference, const TileGeometry& geometry,
-                             std::uint64_t poison, OutputTotals& totals,
+                             const Poison& poison, OutputTotals& totals,
                              std::vector<WrongTile>* wrong_tiles = nullptr);
 
 /// The same of a tensor, whose shape must also be `shape` where that is given (not empty).
 std::uint64_t compare_output(const Tensor& got, const ReferenceTensor& reference,
-                             const TileGeometry& geometry, std::uint64_t poison,
+                             const TileGeometry& geometry, const Poison& poison,
                              OutputTotals& totals, const Shape& shape = {},
                              std::vector<WrongTile>* wrong_tiles = nullptr);
 

@@ -111,6 +111,10 @@ struct ErrorReading {
     slice_stale,    ///< slice `other` was added in the place of slice `detail`
     other_address,  ///< what belongs to the element `detail` further on (address-coded inputs)
     other_trial,    ///< what the trial `detail` earlier should have given (epoch-coded inputs)
+    unwritten,      ///< poison of a place that nobody had written: of tile `detail` of buffer
+                    ///< `source`, or of what `source` names where `detail` is -1; `wrong` counts
+                    ///< all wrong elements but those that hold their own poison, `other` the tiles
+                    ///< of that buffer; `value` places may share a code (0: the tile is certain)
   };
   Kind kind = Kind::offset;
   std::string output{};
@@ -119,6 +123,7 @@ struct ErrorReading {
   std::uint64_t tiles = 0;    ///< in which they lie
   std::int64_t detail = 0, other = 0;
   double value = 0.0;
+  std::string source{};  ///< unwritten: a buffer, or "shared memory"
   friend bool operator==(const ErrorReading&, const ErrorReading&) = default;
 };
 std::string_view name_of(ErrorReading::Kind kind);
@@ -193,6 +198,10 @@ struct ExperimentEvidence {
     twin,        ///< another implementation of the same
     knob,        ///< one setting of a perturbation alone
     delay,       ///< nanosleep in front of synchronisation sites of the PTX
+    contiguous,  ///< the same values without the pitches, offsets and strides of the problem
+    offset,      ///< buffers at other addresses
+    first_call,  ///< each trial is the first call of a freshly loaded module
+    second_call  ///< each trial calls twice on the same buffers, and the second call is judged
   };
   Kind kind = Kind::knob;
   std::string change{};    ///< what differs: "synchronised after every launch"

@@ -43,12 +43,21 @@ struct Perturbation {
   std::uint64_t blocker_ns = 0;
   /// > 0: so many multiprocessors are left to the trial; blocks that spin hold the others.
   std::uint32_t free_sms = 0;
+  /// In front of each launch a kernel lays poison in the shared memory that its blocks will get.
+  /// The simulator does so always.
+  bool dirty_shared = false;
   // Simulator
   SchedulePolicy policy = SchedulePolicy::random;
   CopyLateness lateness = CopyLateness::random;
+  // Either backend
+  /// Every buffer begins so many bytes behind a boundary of 256; a multiple of 16.
+  std::uint32_t offset_bytes = 0;
   // Either backend: changes of the program itself, made by stress/ before a backend sees it.
   bool one_stream = false;  ///< all operations in one stream: no two launches overlap
-  bool eager = false;       ///< graphs are not replayed, their launches are issued one by one
+  /// The program is run so many times in each trial, and nothing is laid down in between: the last
+  /// call is judged.
+  std::uint32_t calls = 1;
+  bool eager = false;  ///< graphs are not replayed, their launches are issued one by one
   /// Sites of the PTX in front of which a seeded nanosleep is put: bit mask of stress::DelaySite;
   /// 0: none.
   std::uint32_t delay_sites = 0;

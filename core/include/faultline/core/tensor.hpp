@@ -113,17 +113,4 @@ struct ReferenceTensor {
 void generate_input(const InputSpec& spec, std::uint64_t seed, std::uint32_t tensor_index,
                     Tensor& out);
 
-/// The poison laid over outputs and workspaces before a launch: a 32-bit word repeated. Rotates
-/// with the trial number through quiet NaN, large finite (61408 in f16, 1.3e36 in bf16 and f32) and
-/// negative NaN patterns; never zero.
-FAULTLINE_HD std::uint32_t poison_word(std::uint64_t trial) {
-  const std::uint32_t words[3] = {0xffffffffu, 0x7b7f7b7fu, 0xfff9fff9u};
-  return words[trial % 3];
-}
-/// Raw bits of one poisoned element.
-FAULTLINE_HD std::uint64_t poison_bits(Dtype dtype, std::uint32_t word) {
-  if (dtype == Dtype::f64) return static_cast<std::uint64_t>(word) << 32 | word;
-  return dtype == Dtype::f32 ? word : word & 0xffffu;
-}
-
 }  // namespace faultline::core

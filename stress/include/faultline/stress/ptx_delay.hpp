@@ -53,6 +53,10 @@ std::vector<PtxSite> find_sites(const core::Program& program, std::uint32_t kind
 /// there is none. A loop that only looks so counts, too.
 std::string polling_instruction(const core::Program& program);
 
+/// Whether some launch of the program has shared memory: dynamic, or declared or used in the PTX of
+/// its kernel (where the kernel calls functions, of its module).
+bool uses_shared_memory(const core::Program& program);
+
 /// The program with the delays of the perturbation in its modules. Each site has a power of two of
 /// nanoseconds, from 32 to delay_ns, and a set of warps that sleep there, both drawn from
 /// delay_seed and its number: the same whether it is the only one or one of many. `made` keeps the

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "faultline/core/evidence.hpp"
+#include "faultline/core/poison.hpp"
 #include "faultline/core/tensor.hpp"
 #include "faultline/core/trial.hpp"
 
@@ -20,7 +21,7 @@ struct ExaminedOutput {
   core::TileGeometry tiles;           ///< a tile's rows are a chunk's
   const core::Tensor* got = nullptr;  ///< nullptr: nothing ran, only visibility is asked for
   core::Dtype dtype = core::Dtype::f32;
-  std::uint64_t poison = 0;  ///< poison_bits() laid before the launch
+  core::Poison poison{};  ///< laid before the launch
 };
 
 /// A trial and what its inputs make the hypotheses predict: one effect per output, in order.

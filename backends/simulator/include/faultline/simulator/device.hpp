@@ -75,6 +75,10 @@ class Device {
   /// A device address, 256-byte aligned, with unmapped space around it. The name stands in reports.
   std::uint64_t allocate(std::string name, std::size_t bytes);
   void release(std::uint64_t address);
+  /// What is allocated from now on begins so many bytes behind the boundary of 256.
+  void set_offset(std::size_t bytes);
+  /// The variables of all modules hold what they held when their module was loaded.
+  void reset_module_variables();
   void write(std::uint64_t address, std::span<const std::byte> bytes);
   void read(std::uint64_t address, std::span<std::byte> bytes) const;
   void fill(std::uint64_t address, std::size_t bytes, std::uint32_t word);
