@@ -19,7 +19,8 @@ std::string text_of(const core::ExperimentEvidence& row) {
   const Effect effect = effect_of(row);
   // What is there to provoke failures cures none.
   const bool provokes = row.kind == core::ExperimentEvidence::Kind::knob ||
-                        row.kind == core::ExperimentEvidence::Kind::delay;
+                        row.kind == core::ExperimentEvidence::Kind::delay ||
+                        row.kind == core::ExperimentEvidence::Kind::second_call;
   if (provokes && effect != Effect::not_run && effect != Effect::raised) {
     text = fmt::format("with {}: {}", row.change, rates);
     return row.place.empty() ? text : text + "; one delay is enough, at " + row.place;

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "call_order.hpp"
 #include "config_onset.hpp"
 #include "cures.hpp"
 #include "divergence.hpp"
@@ -55,10 +56,20 @@ constexpr double kOutranked = kConvincing - 0.05;
 /// Repeats come first: what differs between runs on equal inputs and poison is not decided by a
 /// config, a size or a precision, however well these divide the few cells of a sweep.
 ///
+/// So it is with what only a later call gets wrong: what it left unwritten, say, is not what is
+/// missing. And what the layout of its data cures is decided by that, not by its size or config.
+///
 /// A value class comes before config where it names what the settings only turn up: most wrong
 /// values overflow, or their errors are of the size of rounding errors, and the configs that pass
 /// have a smaller value of the same setting.
 void put_in_order(const Facts& facts, std::vector<Finding>& explanations) {
+  if (call_order(facts).decides) {
+    for (Finding& finding : explanations) {
+      if (finding.finding == FindingClass::state) continue;
+      finding.confidence = std::min(finding.confidence, kOutranked);
+    }
+    return;
+  }
   if (!timing_dependence(facts).empty()) {
     double race = 0.0;
     for (const Finding& finding : explanations) {
@@ -74,6 +85,14 @@ void put_in_order(const Facts& facts, std::vector<Finding>& explanations) {
       }
     }
     return;
+  }
+  const bool layout =
+      effect_of(facts.evidence, core::ExperimentEvidence::Kind::contiguous) == Effect::cured;
+  for (Finding& finding : explanations) {
+    const bool of_the_cells = finding.finding == FindingClass::tail ||
+                              finding.finding == FindingClass::config ||
+                              finding.finding == FindingClass::systematic_offset;
+    if (layout && of_the_cells) finding.confidence = std::min(finding.confidence, kOutranked);
   }
   const auto config = std::find_if(explanations.begin(), explanations.end(), [](const Finding& f) {
     return f.finding == FindingClass::config;

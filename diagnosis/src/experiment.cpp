@@ -8,8 +8,10 @@
 
 #include <fmt/format.h>
 
+#include "call_order.hpp"
 #include "cures.hpp"
 #include "facts.hpp"
+#include "faultline/diagnosis/diagnose.hpp"
 #include "words.hpp"
 
 namespace faultline::diagnosis {
@@ -34,6 +36,19 @@ bool blocker_tried(const core::Evidence& evidence) {
                      [](const core::ArmEvidence& arm) { return arm.perturbation.blocker_ns > 0; });
 }
 
+bool called_twice(const core::Evidence& evidence) {
+  return std::any_of(evidence.arms.begin(), evidence.arms.end(),
+                     [](const core::ArmEvidence& arm) { return arm.perturbation.calls > 1; });
+}
+
+/// Wrong values, and no rule knows why.
+bool without_a_name(const core::Evidence& evidence) {
+  const core::Verdict verdict = diagnose(evidence);
+  return std::any_of(verdict.findings.begin(), verdict.findings.end(), [](const auto& finding) {
+    return finding.finding == core::FindingClass::unknown;
+  });
+}
+
 /// Every ragged cell failed and no cell without a tail was tried.
 bool only_ragged_sizes(const Facts& facts) {
   bool any = false;
@@ -52,15 +67,18 @@ double rate_of(const core::ArmEvidence& arm) {
 
 /// The arm whose failure is to be cured: one input set, wrong most often. One with delays inside
 /// the kernel, which make other blocks and configs fail in other ways, only where no other is wrong
-/// in a tenth of its trials.
+/// in a tenth of its trials; one of several calls, which another may spoil, only where none of one
+/// call is wrong.
 const core::ArmEvidence* failing_arm(const Facts& facts) {
   constexpr double kOften = 0.1;
-  const core::ArmEvidence *most = nullptr, *delayed = nullptr;
+  const core::ArmEvidence *most = nullptr, *delayed = nullptr, *later = nullptr;
   for (const core::ArmEvidence* arm : facts.arms) {
-    if (arm->perturbation.fresh_inputs || arm->result.wrong_values == 0) continue;
-    const core::ArmEvidence*& best = arm->perturbation.delay_sites != 0 ? delayed : most;
+    const core::Perturbation& p = arm->perturbation;
+    if (p.fresh_inputs || arm->result.wrong_values == 0) continue;
+    const core::ArmEvidence*& best = p.calls > 1 ? later : p.delay_sites != 0 ? delayed : most;
     if (!best || rate_of(*arm) > rate_of(*best)) best = arm;
   }
+  if (!most && !delayed) return later;
   if (!most || (delayed && rate_of(*most) < kOften && rate_of(*delayed) > rate_of(*most))) {
     return delayed;
   }
@@ -170,10 +188,22 @@ class Changes {
       changes.back().perturbation.sync_each = true;
       changes.back().perturbation.graph_trials = 0;
     }
+    const CallOrder calls = call_order(facts_);
+    if (calls.decides) return changes;  // nothing is left to find out
+    if (calls.open) add_calls(base, changes);
     if (p.graph_trials > 0) {
       changes.push_back(make(base, Change::eager, "launching instead of replaying graphs of trials",
                              "trials that follow one another without the host are gone"));
       changes.back().perturbation.graph_trials = 0;
+    }
+    if (!timed) {
+      changes.push_back(make(base, Change::contiguous, "contiguous data",
+                             "what goes away with a pitch or an offset lies in an address"));
+    }
+    if (!timed && addresses_matter()) {
+      changes.push_back(make(base, Change::offset, "buffers that begin 16 bytes further on",
+                             "what goes away with an alignment relies on it"));
+      changes.back().perturbation.offset_bytes = p.offset_bytes + 16;
     }
     changes.push_back(make(base, Change::one_block, "one block in each launch",
                            "what still fails lies inside a block"));
@@ -199,6 +229,47 @@ class Changes {
       alone.delay_seed = p.delay_seed;
     }
     return changes;
+  }
+
+  /// The first call of a fresh module, and the second, where the first is not known to be wrong. On
+  /// a model every trial begins with fresh modules.
+  void add_calls(const core::ArmEvidence& base, std::vector<Experiment>& changes) const {
+    const bool model = evidence_.backend_is_model;
+    const char* reason = "a first call that is right and a second that is not tell what one leaves "
+                         "behind from what each gets wrong";
+    if (!model || base.perturbation.calls > 1) {
+      changes.push_back(
+          make(base, Change::first_call,
+               model ? "one call in each trial" : "a module that is loaded anew for each trial",
+               reason));
+      changes.back().perturbation = fresh_module(base.perturbation);
+    }
+    if (!model) {
+      changes.push_back(make(base, Change::second_call,
+                             "a second call in each trial, of a module that is loaded anew",
+                             reason));
+      changes.back().perturbation = fresh_module(base.perturbation);
+      changes.back().perturbation.calls = 2;
+    }
+  }
+
+  /// One call, and nothing beside it that would wait for a module to be loaded.
+  core::Perturbation fresh_module(core::Perturbation p) const {
+    p.calls = 1;
+    if (evidence_.backend_is_model) return p;
+    core::Perturbation fresh;
+    fresh.name = p.name;
+    fresh.reload_module = true;
+    return fresh;
+  }
+
+  /// Whether other addresses can tell anything: of a failure that goes away with the layout they
+  /// tell alignment from distance; of one whose layout cannot be changed and that has no name, they
+  /// tell whether addresses matter at all.
+  bool addresses_matter() const {
+    const Effect contiguous = effect_of(evidence_, Change::contiguous);
+    if (contiguous == Effect::cured || contiguous == Effect::lowered) return true;
+    return contiguous == Effect::not_run && without_a_name(evidence_);
   }
 
   void add_knobs(const core::ArmEvidence& base, std::vector<Experiment>& changes) const {
@@ -273,6 +344,7 @@ std::string_view name_of(Experiment::Kind kind) {
   case Experiment::Kind::repeat_fixed_inputs: return "repeat_fixed_inputs";
   case Experiment::Kind::memory_stress: return "memory_stress";
   case Experiment::Kind::blocker: return "blocker";
+  case Experiment::Kind::second_call: return "second_call";
   case Experiment::Kind::race_check: return "race_check";
   case Experiment::Kind::config_sweep: return "config_sweep";
   case Experiment::Kind::whole_tiles: return "whole_tiles";
@@ -357,6 +429,15 @@ std::optional<Experiment> next_experiment(const core::Evidence& evidence) {
         "on";
     return next;
   }
+  if (evidence.mode == "stress" && !called_twice(evidence)) {
+    next.kind = Experiment::Kind::second_call;
+    next.perturbation.name = "called_twice";
+    next.perturbation.calls = 2;
+    next.perturbation.reload_module = !evidence.backend_is_model;
+    next.trials = evidence.backend_is_model ? 4 : 100;
+    next.reason = "nothing failed, and no trial has called it a second time on the same buffers";
+    return next;
+  }
   return std::nullopt;
 }
 
@@ -366,7 +447,8 @@ Effect effect_of(const core::ExperimentEvidence& row) {
                        after = wilson(row.after_wrong, row.after_trials);
   if (row.after_wrong == 0) {
     if (row.before_wrong == 0) {  // to provoke nothing is an effect; of a cure it says nothing
-      const bool provokes = row.kind == Change::knob || row.kind == Change::delay;
+      const bool provokes =
+          row.kind == Change::knob || row.kind == Change::delay || row.kind == Change::second_call;
       return provokes ? Effect::unchanged : Effect::open;
     }
     const double high = -std::expm1(std::log(kChangeAlpha) / static_cast<double>(row.after_trials));

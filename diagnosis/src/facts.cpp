@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "call_order.hpp"
 #include "faultline/diagnosis/cell_text.hpp"
 #include "faultline/diagnosis/experiment.hpp"
 #include "faultline/diagnosis/totals.hpp"
@@ -141,10 +142,16 @@ PoisonPattern poison_pattern(const core::TrialResult& result) {
 
 namespace {
 
+/// What such an arm does otherwise is another program, or is read from shared memory: that it fails
+/// more often says nothing of when things happen.
+bool not_of_timing(const core::ArmEvidence& arm) {
+  return arm.perturbation.calls > 1 || arm.perturbation.dirty_shared;
+}
+
 /// Of the arms with new inputs every trial, the one in which most trials came out otherwise than
 /// those of the unperturbed arm with the same inputs and poison: too few for a claim about rates,
 /// and yet something else decided. Not arms that are another program (more trials in a grid, a
-/// module loaded anew). Nullptr: none, or equal inputs may give other bits.
+/// module loaded anew, several calls). Nullptr: none, or equal inputs may give other bits.
 const core::ArmEvidence* most_unlike_its_pair(const Facts& facts) {
   if (!facts.any_wrong() || !facts.evidence.declared_deterministic) return nullptr;
   const core::ArmEvidence* most = nullptr;
@@ -153,7 +160,8 @@ const core::ArmEvidence* most_unlike_its_pair(const Facts& facts) {
   };
   for (const core::ArmEvidence* arm : facts.arms) {
     const core::Perturbation& p = arm->perturbation;
-    if (!p.fresh_inputs || p.batch > 1 || p.ctas_per_sm > 0.0 || p.reload_module) continue;
+    if (!p.fresh_inputs || p.batch > 1 || p.ctas_per_sm > 0.0) continue;
+    if (p.reload_module || not_of_timing(*arm)) continue;
     if (unlike(*arm) > 0 && (!most || unlike(*arm) > unlike(*most))) most = arm;
   }
   return most;
@@ -189,6 +197,7 @@ bool poison_is_refuted(const Facts& facts) {
 }
 
 std::vector<std::string> timing_dependence(const Facts& facts) {
+  if (calls_explain_what_differs(facts)) return {};
   std::vector<const core::ArmEvidence*> fixed;
   for (const core::ArmEvidence* arm : facts.arms) {
     if (!arm->perturbation.fresh_inputs && arm->result.trials > 0) fixed.push_back(arm);
@@ -228,6 +237,7 @@ std::vector<std::string> timing_dependence(const Facts& facts) {
 
   const core::ArmEvidence *highest = nullptr, *lowest = nullptr;
   for (const core::ArmEvidence* arm : fixed) {
+    if (not_of_timing(*arm)) continue;
     if (!highest || arm->wilson95.low > highest->wilson95.low) highest = arm;
     if (!lowest || arm->wilson95.high < lowest->wilson95.high) lowest = arm;
   }
@@ -242,6 +252,7 @@ std::vector<std::string> timing_dependence(const Facts& facts) {
 
   const core::ArmEvidence* strongest = nullptr;
   for (const core::ArmEvidence* arm : facts.arms) {
+    if (arm->perturbation.dirty_shared) continue;
     if (!strongest || arm->log_e > strongest->log_e) strongest = arm;
   }
   // One claim per arm was tried: alpha = 0.05 is shared among them.

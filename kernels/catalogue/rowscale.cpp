@@ -94,7 +94,8 @@ Subject make_rowscale() {
                     {{"rows", "5"}, {"cols", "100"}},
                     {{"pitch_mib", "1"}}},
        .numeric_plan = {{.name = "scale_r X_rc", .stored = core::Dtype::f32}},
-       .plan = plan});
+       .plan = plan,
+       .contiguous = {{"pitch_mib", "1"}}});
 }
 
 }  // namespace faultline::kernels::catalogue

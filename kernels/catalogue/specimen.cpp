@@ -41,6 +41,7 @@ Subject make(Specimen specimen) {
     return lengths ? lengths(problem, variant, config) : TileLengths{};
   };
   subject.traffic_bytes = [](const core::Problem&) { return 0.0; };
+  subject.contiguous = std::move(specimen.contiguous);
   return subject;
 }
 

@@ -33,6 +33,7 @@ struct Specimen {
   std::vector<core::Config> configs{};
   std::function<TileLengths(const core::Problem&, const std::string& variant, const core::Config&)>
       lengths{};
+  std::vector<core::Assignment::Value> contiguous{};  ///< Subject::contiguous
 };
 
 Subject make(Specimen specimen);

@@ -153,7 +153,8 @@ void pair_with_baseline(core::ArmEvidence& arm, const core::ArmEvidence& baselin
 
 /// Arms with one input set are compared with "none", arms with new inputs every trial with
 /// "fresh_inputs": trial i then has the same inputs and the same poison in both, and only the
-/// perturbation differs.
+/// perturbation differs. A second call is another program: what it gets wrong says nothing about
+/// what runs around the first.
 void pair_arms(core::Evidence& evidence) {
   for (const bool fresh : {false, true}) {
     const std::string name = fresh ? "fresh_inputs" : "none";
@@ -165,6 +166,7 @@ void pair_arms(core::Evidence& evidence) {
     const core::ArmEvidence baseline = *unperturbed;
     for (core::ArmEvidence& arm : evidence.arms) {
       if (arm.perturbation.fresh_inputs != fresh || arm.result.skipped) continue;
+      if (arm.perturbation.calls != baseline.perturbation.calls) continue;
       if (arm.perturbation.name != name) pair_with_baseline(arm, baseline);
     }
   }
@@ -198,7 +200,8 @@ void add_arm(core::Evidence& evidence, const Campaign& campaign, const core::Tri
 bool runs_as_arm(diagnosis::Experiment::Kind kind) {
   return kind == diagnosis::Experiment::Kind::repeat_fixed_inputs ||
          kind == diagnosis::Experiment::Kind::memory_stress ||
-         kind == diagnosis::Experiment::Kind::blocker;
+         kind == diagnosis::Experiment::Kind::blocker ||
+         kind == diagnosis::Experiment::Kind::second_call;
 }
 
 }  // namespace
@@ -239,7 +242,7 @@ core::Evidence run_campaign(core::Backend& backend, const kernels::ResolvedTrial
     add_arm(evidence, campaign, trial_plan, arm);
   }
 
-  constexpr int kFollowUps = 2;
+  constexpr int kFollowUps = 3;
   const auto failed = [](const core::ArmEvidence& arm) { return arm.result.failed > 0; };
   const bool wanted =
       options.follow_ups ||

@@ -30,6 +30,7 @@ struct DeviceArms {
   bool batching;                  ///< several trials fit into one grid
   bool sites;                     ///< some place of the PTX synchronises and can be delayed
   bool shared_sites;              ///< some place accesses shared memory
+  bool shared_memory;             ///< some launch has shared memory
   std::uint32_t multiprocessors;  ///< of the device
   std::string all_of_them;        ///< why the subject needs them all; empty: it does not
 
@@ -61,6 +62,11 @@ struct DeviceArms {
     if (!pooled && perturbation.pool_bytes > 0) {
       campaign.left_out.push_back(
           fmt::format("{}: the subject names no input large enough to rotate", perturbation.name));
+      return;
+    }
+    if (!shared_memory && perturbation.dirty_shared) {
+      campaign.left_out.push_back(
+          fmt::format("{}: no launch uses shared memory", perturbation.name));
       return;
     }
     const std::uint32_t delayed = perturbation.delay_sites;
@@ -140,11 +146,15 @@ void add_device_arms(DeviceArms arms) {
               .delay_seed = seed},
              "nanosleep in front of accesses to shared memory: what no barrier orders");
   }
+  arms.add({.name = "dirty_shared", .dirty_shared = true},
+           "poison in shared memory in front of each launch: what is read before it is written");
   arms.add({.name = "graph_cold", .pool_bytes = cold, .graph_trials = 64},
            "64 trials in a replayed graph, cold inputs");
   arms.add({.name = "graph_hot", .graph_trials = 64}, "64 trials in a replayed graph");
   arms.add({.name = "none"}, "a tight loop over resident inputs: what the others compare with");
   arms.add({.name = "fresh_inputs", .fresh_inputs = true}, "a tight loop, new inputs every trial");
+  arms.add({.name = "called_twice", .reload_module = true, .calls = 2},
+           "a second call, of a module loaded anew, on the same buffers: what the first leaves");
   arms.add({.name = "sync_each", .sync_each = true}, "control: synchronised after every launch");
   arms.add({.name = "spin_1us", .wait = HostWait::spin, .wait_ns = 1'000}, "control: host delay");
   arms.add({.name = "spin_10us", .wait = HostWait::spin, .wait_ns = 10'000}, "control: host delay");
@@ -169,6 +179,7 @@ std::vector<std::string> device_arm_names() {
                    .batching = true,
                    .sites = true,
                    .shared_sites = true,
+                   .shared_memory = true,
                    .multiprocessors = 1000,
                    .all_of_them = {}});
   std::vector<std::string> names;
@@ -226,6 +237,10 @@ void add_simulator_arms(CampaignPlan& campaign, std::uint64_t total,
       arms.push_back(std::move(arm));
     }
   }
+  PlannedArm& second = arms.emplace_back();
+  second.perturbation.name = "called_twice";
+  second.perturbation.calls = 2;
+  second.reason = "a second call on the same buffers: what the first leaves; few trials";
   check_names(names, arms, {}, true);
   std::erase_if(arms, [&](const PlannedArm& arm) { return !wanted(names, arm.perturbation.name); });
   if (!names.empty() && total < arms.size()) {
@@ -234,8 +249,13 @@ void add_simulator_arms(CampaignPlan& campaign, std::uint64_t total,
                     "least one: give more trials or fewer arms",
                     arms.size(), total));
   }
+  // A trial of two calls costs two, and a few tell: what a call leaves behind does not come and go.
+  const bool twice = arms.size() > 1 && arms.back().perturbation.calls > 1;
+  const std::uint64_t few = std::min<std::uint64_t>(4, total / arms.size());
+  const std::uint64_t second_calls = twice ? std::max(few, total / 64) : 0;
+  const std::uint64_t others = arms.size() - (twice ? 1 : 0), left = total - second_calls;
   for (std::size_t i = 0; i < arms.size(); ++i) {
-    arms[i].trials = total / arms.size() + (i < total % arms.size() ? 1 : 0);
+    arms[i].trials = i < others ? left / others + (i < left % others ? 1 : 0) : second_calls;
     if (arms[i].trials > 0) {
       campaign.arms.push_back(std::move(arms[i]));
     } else {
@@ -291,6 +311,7 @@ CampaignPlan default_plan(const core::BackendInfo& backend, const core::TrialPla
        .batching = plan.max_batch > 1,
        .sites = has_sites(kSynchronisationSites),
        .shared_sites = has_sites(bit(DelaySite::shared)),
+       .shared_memory = plan.program && uses_shared_memory(plan.program(1)),
        .multiprocessors = static_cast<std::uint32_t>(std::max(backend.multiprocessors, 0)),
        .all_of_them = plan.program ? needs_all_multiprocessors(plan.program(1)) : ""});
   check_names(options.arms, campaign.arms, campaign.left_out, false);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "changed_program.hpp"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -68,6 +69,167 @@ core::Program without_graphs(const core::Program& program) {
   return eager;
 }
 
+constexpr std::uint32_t kMostCalls = 1000;
+
+/// One past the largest id of each kind.
+struct Ids {
+  std::uint64_t operations = 0, events = 0, graphs = 0;
+};
+
+Ids ids_of(const core::Program& program) {
+  Ids ids;
+  const auto cover = [](std::uint64_t& end, std::uint64_t id) { end = std::max(end, id + 1); };
+  for (const core::Operation& operation : program.operations) {
+    cover(ids.operations, operation.id);
+    if (const auto* record = std::get_if<core::EventRecordOperation>(&operation.what)) {
+      cover(ids.events, record->event);
+    } else if (const auto* wait = std::get_if<core::EventWaitOperation>(&operation.what)) {
+      cover(ids.events, wait->event);
+    } else if (const auto* begin = std::get_if<core::CaptureBeginOperation>(&operation.what)) {
+      cover(ids.graphs, begin->graph);
+    }
+  }
+  return ids;
+}
+
+/// The operations of call number `call`, no id of which another call has.
+std::vector<core::Operation> operations_of_call(const core::Program& program, std::uint32_t call,
+                                                const Ids& ids) {
+  const auto move = [call](auto& id, std::uint64_t each) {
+    id += static_cast<std::uint32_t>(call * each);
+  };
+  std::vector<core::Operation> moved = program.operations;
+  for (core::Operation& operation : moved) {
+    move(operation.id, ids.operations);
+    if (auto* record = std::get_if<core::EventRecordOperation>(&operation.what)) {
+      move(record->event, ids.events);
+    } else if (auto* wait = std::get_if<core::EventWaitOperation>(&operation.what)) {
+      move(wait->event, ids.events);
+    } else if (auto* begin = std::get_if<core::CaptureBeginOperation>(&operation.what)) {
+      move(begin->graph, ids.graphs);
+    } else if (auto* end = std::get_if<core::CaptureEndOperation>(&operation.what)) {
+      move(end->graph, ids.graphs);
+    } else if (auto* replay = std::get_if<core::ReplayOperation>(&operation.what)) {
+      move(replay->graph, ids.graphs);
+      for (auto& [launch, arguments] : replay->changed_arguments) move(launch, ids.operations);
+    }
+  }
+  return moved;
+}
+
+/// An output and where what was laid in it before the first call is kept.
+struct KeptOutput {
+  std::uint32_t output = 0, kept = 0;  ///< buffers
+  std::uint64_t bytes = 0;
+};
+
+/// `calls` calls one after another. Each finds the outputs as the first one did, so that what a
+/// later call does not write is seen; workspaces, inputs and the variables of modules are what the
+/// calls before left. All streams wait for the end of a call.
+core::Program with_calls(const core::Program& program, std::uint32_t calls,
+                         const std::vector<KeptOutput>& outputs) {
+  const Ids ids = ids_of(program);
+  std::set<core::StreamId> streams;
+  for (const core::Operation& operation : program.operations) streams.insert(operation.stream);
+  const core::StreamId first = streams.empty() ? 0 : *streams.begin();
+  core::Program repeated = program;
+  repeated.operations.clear();
+  auto next_id = static_cast<core::OperationId>(calls * ids.operations);
+  auto next_event = static_cast<core::EventId>(calls * ids.events);
+  const auto add = [&](decltype(core::Operation::what) what, core::StreamId stream) {
+    repeated.operations.push_back({next_id++, stream, std::move(what)});
+  };
+  const auto wait_for = [&](core::StreamId waiting, core::StreamId stream) {
+    if (waiting == stream) return;
+    add(core::EventRecordOperation{next_event}, stream);
+    add(core::EventWaitOperation{next_event}, waiting);
+    ++next_event;
+  };
+  for (std::uint32_t call = 0; call < calls; ++call) {
+    if (call > 0) {
+      for (const core::StreamId stream : streams) wait_for(first, stream);
+    }
+    for (const KeptOutput& kept : outputs) {
+      const core::BufferArgument output{kept.output, 0}, copy{kept.kept, 0};
+      add(call == 0 ? core::CopyOperation{copy, output, kept.bytes}
+                    : core::CopyOperation{output, copy, kept.bytes},
+          first);
+    }
+    for (const core::StreamId stream : streams) wait_for(stream, first);
+    for (core::Operation& operation : operations_of_call(program, call, ids)) {
+      repeated.operations.push_back(std::move(operation));
+    }
+  }
+  return repeated;
+}
+
+/// Bindings from number `from` on move `by` further on.
+void move_bindings(core::Program& program, std::uint32_t from, std::uint32_t by) {
+  const auto move = [&](std::uint32_t& buffer) {
+    if (buffer >= from) buffer += by;
+  };
+  const auto move_all = [&](std::vector<core::Argument>& arguments) {
+    for (core::Argument& argument : arguments) {
+      if (auto* buffer = std::get_if<core::BufferArgument>(&argument)) move(buffer->buffer);
+      if (auto* map = std::get_if<core::TensorMapArgument>(&argument)) move(map->buffer);
+    }
+  };
+  for (core::Operation& operation : program.operations) {
+    if (auto* launch = std::get_if<core::LaunchOperation>(&operation.what)) {
+      move_all(launch->arguments);
+    } else if (auto* copy = std::get_if<core::CopyOperation>(&operation.what)) {
+      move(copy->destination.buffer);
+      move(copy->source.buffer);
+    } else if (auto* fill = std::get_if<core::FillOperation>(&operation.what)) {
+      move(fill->destination.buffer);
+    } else if (auto* replay = std::get_if<core::ReplayOperation>(&operation.what)) {
+      for (auto& [launch, arguments] : replay->changed_arguments) move_all(arguments);
+    }
+  }
+}
+
+/// The plan with a workspace more for each output, in which what is laid there is kept.
+std::vector<KeptOutput> keep_outputs(core::TrialPlan& plan) {
+  const auto before = static_cast<std::uint32_t>(plan.buffers.size());
+  std::vector<KeptOutput> outputs;
+  for (const std::uint32_t index : plan.output_indices()) {
+    core::BufferSpec kept = plan.buffers[index];
+    kept.name += " as laid";
+    kept.role = core::BufferRole::workspace;
+    kept.tiles = {};
+    outputs.push_back({index, static_cast<std::uint32_t>(plan.buffers.size()), kept.bytes()});
+    plan.buffers.push_back(std::move(kept));
+  }
+  if (plan.device_oracle) {
+    const auto added = static_cast<std::uint32_t>(plan.buffers.size()) - before;
+    plan.device_oracle = [oracle = std::move(plan.device_oracle), before,
+                          added](std::uint32_t batch) {
+      core::Program moved = oracle(batch);
+      move_bindings(moved, before, added);
+      return moved;
+    };
+  }
+  return outputs;
+}
+
+void check_calls(const core::Perturbation& p, const core::Program& one) {
+  if (p.calls == 0 || p.calls > kMostCalls) {
+    throw core::UsageError(
+        fmt::format("calls={}: a trial makes 1 to {} calls of its subject", p.calls, kMostCalls));
+  }
+  if (p.calls == 1) return;
+  if (p.batch != 1 || p.ctas_per_sm != 0.0) {
+    throw core::UnsupportedError("several calls are made of one trial in a grid");
+  }
+  const Ids ids = ids_of(one);
+  constexpr std::uint64_t kMostIds = std::uint64_t{1} << 31;
+  if (p.calls * std::max({ids.operations, ids.events, ids.graphs}) > kMostIds) {
+    throw core::UsageError(fmt::format("calls={}: too many for ids as large as those of this "
+                                       "program",
+                                       p.calls));
+  }
+}
+
 /// Modules with delays are kept, because a backend compiles each that it has not seen before, and a
 /// campaign comes back to an arm for every block of its trials. The oldest make room.
 core::Program with_kept_delays(const core::Program& program, const core::Perturbation& p) {
@@ -83,13 +245,14 @@ core::Program with_kept_delays(const core::Program& program, const core::Perturb
 }  // namespace
 
 bool changes_program(const core::Perturbation& p) {
-  return p.one_stream || p.eager || p.delay_sites != 0;
+  return p.one_stream || p.eager || p.calls != 1 || p.delay_sites != 0;
 }
 
 core::Perturbation for_backend(core::Perturbation p) {
   const core::Perturbation plain;
   p.one_stream = plain.one_stream;
   p.eager = plain.eager;
+  p.calls = plain.calls;
   p.delay_sites = plain.delay_sites;
   p.delay_site = plain.delay_site;
   p.delay_ns = plain.delay_ns;
@@ -99,6 +262,7 @@ core::Perturbation for_backend(core::Perturbation p) {
 
 core::TrialPlan with_changed_program(core::TrialPlan plan, const core::Perturbation& p) {
   const core::Program one = plan.program(1);
+  check_calls(p, one);
   if (p.one_stream && !one.devices.empty()) {
     throw core::UnsupportedError("streams of several devices cannot become one");
   }
@@ -111,8 +275,12 @@ core::TrialPlan with_changed_program(core::TrialPlan plan, const core::Perturbat
           "its PTX has {} sites for a delay, and {} is asked for", sites, p.delay_site));
     }
   }
-  plan.program = [program = std::move(plan.program), p](std::uint32_t batch) {
+  std::vector<KeptOutput> outputs;
+  if (p.calls > 1) outputs = keep_outputs(plan);
+  plan.program = [program = std::move(plan.program), p,
+                  outputs = std::move(outputs)](std::uint32_t batch) {
     core::Program changed = program(batch);
+    if (p.calls > 1) changed = with_calls(changed, p.calls, outputs);
     if (p.eager) changed = without_graphs(changed);
     if (p.one_stream) changed = in_one_stream(std::move(changed));
     if (p.delay_sites == 0) return changed;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Perturbations that change the program itself: its streams, its graphs, its PTX.
+// Perturbations that change the program itself: its streams, its graphs, its PTX,
+// how often it is called.
 #pragma once
 
 #include <string>
@@ -15,7 +16,9 @@ bool changes_program(const core::Perturbation& perturbation);
 core::Perturbation for_backend(core::Perturbation perturbation);
 
 /// The plan whose program is changed as the perturbation says. UnsupportedError when nothing would
-/// change, with the reason: no graph to be issued step by step, no site for a delay.
+/// change, with the reason: no graph to be issued step by step, no site for a delay. UsageError for
+/// a number of calls that is none. With several calls the plan has a workspace more for each output
+/// behind its other buffers.
 core::TrialPlan with_changed_program(core::TrialPlan plan, const core::Perturbation& perturbation);
 
 }  // namespace faultline::stress::detail

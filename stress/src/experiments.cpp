@@ -101,6 +101,24 @@ class Finder {
     return {*at(problem), fmt::format("{}", fmt::join(changed, " "))};
   }
 
+  /// The same with the data back to back.
+  Other contiguous() const {
+    const std::vector<core::Assignment::Value>& neutral = trial_.subject->contiguous;
+    if (neutral.empty()) throw core::UnsupportedError("it has no pitch or offset to leave out");
+    core::Problem problem = trial_.problem;
+    std::vector<std::string> changed;
+    for (const auto& [name, value] : neutral) {
+      if (problem.values.text(name) == value) continue;
+      problem.values.set(name, value);
+      changed.push_back(fmt::format("{}={}", name, value));
+    }
+    if (changed.empty()) throw core::UnsupportedError("its data are contiguous as they are");
+    problem.values = core::complete(trial_.subject->problem_domain, problem.values.values(),
+                                    "the problem with contiguous data");
+    return {checked(trial_.subject->plan(problem, trial_.variant->name, trial_.config)),
+            fmt::format("{}", fmt::join(changed, " "))};
+  }
+
   Other one_stage() const {
     const std::string name = "stages";
     const core::Domain domain = trial_.subject->config_domain(trial_.variant->name);
@@ -245,6 +263,7 @@ class Experiments {
       case Kind::one_block: run_one_block(finder.one_block(), next, baseline, row); break;
       case Kind::one_stage: run_other(finder.one_stage(), next, baseline, row); break;
       case Kind::twin: run_other(finder.twin(), next, baseline, row); break;
+      case Kind::contiguous: run_other(finder.contiguous(), next, baseline, row); break;
       case Kind::delay: run_delays(next, row); break;
       default: run_pair(plan_, next.perturbation, baseline, {next.trials, next.trials}, row);
       }

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "experiments.hpp"
 #include "faultline/core/errors.hpp"
 #include "faultline/diagnosis/cell_text.hpp"
 #include "faultline/diagnosis/diagnose.hpp"
@@ -173,7 +174,7 @@ class MatrixRun {
     quiet_ = options.run;
     quiet_.progress = nullptr;  // the matrix counts rows, not trials
     quiet_.checkpoint = nullptr;
-    quiet_.experiments = false;  // detectors find; what cures is for who looks into it
+    quiet_.experiments = false;  // of what has a name; what cures it is for who looks into it
   }
 
   core::KillMatrix run() {
@@ -363,7 +364,16 @@ class MatrixRun {
     options.seed = options_.seed;
     options.race = core::RaceMode::off;
     const CampaignPlan plan = default_plan(backend_.info(), trial.plan, options);
-    return judged(Detector::stress, run_campaign(backend_, trial, plan, quiet_), variant);
+    core::Evidence evidence = run_campaign(backend_, trial, plan, quiet_);
+    const core::Verdict verdict = diagnosis::diagnose(evidence);
+    const bool unnamed =
+        std::any_of(verdict.findings.begin(), verdict.findings.end(),
+                    [](const auto& f) { return f.finding == FindingClass::unknown; });
+    if (unnamed && !evidence.interrupted) {
+      detail::run_experiments(backend_, trial, core::with_kept_reference(trial.plan), plan, quiet_,
+                              evidence);
+    }
+    return judged(Detector::stress, evidence, variant);
   }
 
   core::KillCell happens_before(const kernels::ResolvedTrial& trial,

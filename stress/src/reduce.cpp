@@ -23,11 +23,13 @@ double lower_bound(const ProbeResult& result) {
   return clopper_pearson_interval(std::min(result.failed, result.trials), result.trials, 0.90).low;
 }
 
-/// Without a change of the program, each in turn; either backend.
+/// Without a change of the program or of its addresses, each in turn; either backend.
 void add_unchanged_programs(const core::Perturbation& own,
                             std::vector<core::Perturbation>& plainer) {
   if (own.one_stream) plainer.emplace_back(own).one_stream = false;
   if (own.eager) plainer.emplace_back(own).eager = false;
+  if (own.calls != 1) plainer.emplace_back(own).calls = 1;
+  if (own.offset_bytes != 0) plainer.emplace_back(own).offset_bytes = 0;
   if (own.delay_sites == 0) return;
   core::Perturbation& undelayed = plainer.emplace_back(own);
   undelayed.delay_sites = undelayed.delay_site = undelayed.delay_ns = 0;
@@ -78,6 +80,7 @@ std::vector<core::Perturbation> plainer_perturbations(const core::Perturbation& 
   add([&](core::Perturbation& p) { p.sync_each = plain.sync_each; });
   add([&](core::Perturbation& p) { p.blocker_ns = plain.blocker_ns; });
   add([&](core::Perturbation& p) { p.free_sms = plain.free_sms; });
+  add([&](core::Perturbation& p) { p.dirty_shared = plain.dirty_shared; });
   add([&](core::Perturbation& p) { p.batch = plain.batch, p.ctas_per_sm = plain.ctas_per_sm; });
   add_unchanged_programs(own, plainer);
   return plainer;

@@ -284,7 +284,16 @@ void finish_evidence(core::Evidence& evidence, const core::TrialPlan& plan, core
   }
   diagnosis::sort_races(evidence.races);
 
-  CaptureExamination captures = examine_captures(plan, data, results, templates);
+  // What a second call gets wrong is looked at where no first one is wrong: the two are not alike.
+  std::vector<const core::TrialResult*> looked_at;
+  for (const core::ArmEvidence& arm : evidence.arms) {
+    if (arm.perturbation.calls <= 1) looked_at.push_back(&arm.result);
+  }
+  if (std::all_of(looked_at.begin(), looked_at.end(),
+                  [](const auto* r) { return r->captures.empty(); })) {
+    looked_at = results;
+  }
+  CaptureExamination captures = examine_captures(plan, data, looked_at, templates);
   // A race check and a replay ask which term is wrong, not which terms could have been seen.
   std::string trouble;
   const bool captured = std::any_of(results.begin(), results.end(),
@@ -292,8 +301,8 @@ void finish_evidence(core::Evidence& evidence, const core::TrialPlan& plan, core
   // What could have been seen matters to a pass, which an interrupted run is not.
   const bool pass_possible = evidence.mode == "stress" && !evidence.interrupted;
   if (captured || pass_possible) {
-    add_terms(evidence, examine_terms(plan, data, results, core::trial_seed(seed, 0), {}, trouble),
-              "", "");
+    add_terms(evidence,
+              examine_terms(plan, data, looked_at, core::trial_seed(seed, 0), {}, trouble), "", "");
   }
   if (pass_possible) {
     constexpr std::int64_t kElements = std::int64_t{1} << 24;
@@ -332,6 +341,7 @@ std::optional<core::RepeatEvidence> repeat_of(const std::vector<core::ArmEvidenc
   };
   std::map<std::uint64_t, Runs> by_inputs;
   for (const core::ArmEvidence& arm : arms) {
+    if (arm.perturbation.calls > 1) continue;  // not the same run
     const core::TrialResult& r = arm.result;
     const bool fixed = !arm.perturbation.fresh_inputs && r.input_sets == 1;
     for (const core::OutputHashes& set : r.output_hashes) {

@@ -5,6 +5,7 @@
 
 #include "evidence_builder.hpp"
 #include "faultline/diagnosis/diagnose.hpp"
+#include "faultline/diagnosis/experiment.hpp"
 
 namespace faultline::test {
 namespace {
@@ -176,6 +177,198 @@ TEST(StreamRaces, BetweenDevicesAreOfTheDevice) {
   const core::Verdict verdict = diagnose(launch_and_fill(true));
   EXPECT_EQ(verdict.outcome, core::Outcome::fail) << all_text(verdict);
   EXPECT_EQ(errors_of(verdict), std::vector{FindingClass::device}) << all_text(verdict);
+}
+
+// --- call order ---
+
+using Change = core::ExperimentEvidence::Kind;
+
+core::ArmEvidence arm_of(const std::string& name, std::uint64_t trials, std::uint64_t wrong,
+                         std::uint64_t first_wrong = 0) {
+  core::TrialResult result = clean_result(trials, 0);
+  if (wrong > 0) add_wrong(result, wrong, 1, 256, first_wrong, 1);
+  const double rate = static_cast<double>(wrong) / static_cast<double>(trials);
+  return arm(name, result, std::max(rate - 0.1, 0.0), std::min(rate + 0.1, 1.0));
+}
+
+/// A model, on which each trial loads its modules: one call is right, two are not.
+core::Evidence right_once(std::uint64_t first, std::uint64_t second) {
+  core::Evidence e = clean_evidence("stress", true);
+  e.arms = {arm_of("random_random", first, 0), arm_of("called_twice", second, second)};
+  e.arms[1].perturbation.calls = 2;
+  e.arms[1].result.outputs[0].poison = e.arms[1].result.outputs[0].bad_elements;
+  return e;
+}
+
+/// A device, on which modules stay loaded: all trials but the first of all are wrong.
+core::Evidence right_when_loaded_anew() {
+  core::Evidence e = clean_evidence("stress", false);
+  e.arms = {arm_of("memory_stress", 500, 499, 1), arm_of("none", 500, 500),
+            arm_of("called_twice", 500, 500), arm_of("reload_module", 500, 0)};
+  e.arms[0].perturbation.co_resident = core::CoResident::memory_stress;
+  e.arms[2].perturbation.calls = 2;
+  e.arms[2].perturbation.reload_module = e.arms[3].perturbation.reload_module = true;
+  return e;
+}
+
+TEST(CallOrder, AFirstCallThatIsRightAndASecondThatIsWrongAreState) {
+  for (const core::Evidence& e : {right_once(45, 3), right_when_loaded_anew()}) {
+    const core::Verdict verdict = diagnose(e);
+    ASSERT_EQ(errors_of(verdict), std::vector{FindingClass::state}) << all_text(verdict);
+    EXPECT_NE(all_text(verdict).find("first call of a freshly loaded module: 0 of"),
+              std::string::npos)
+        << all_text(verdict);
+  }
+  // It is no missed write either: a first call writes what the later ones leave.
+  EXPECT_EQ(diagnose(right_once(45, 3)).findings[0].runner_up, FindingClass::missed_write);
+}
+
+TEST(CallOrder, TakesMoreThanChanceAndNoExceptions) {
+  EXPECT_EQ(find(diagnose(right_once(23, 1)), FindingClass::state), nullptr) << "1 in 24";
+  core::Evidence e = right_once(45, 3);
+  add_wrong(e.arms[0].result, 1, 1);
+  EXPECT_EQ(find(diagnose(e), FindingClass::state), nullptr) << "a first call was wrong";
+  e = right_once(45, 3);
+  e.arms[1].result.trials = 4;
+  EXPECT_EQ(find(diagnose(e), FindingClass::state), nullptr) << "a second call was right";
+  e = right_when_loaded_anew();
+  add_wrong(e.arms[3].result, 2, 1);
+  EXPECT_EQ(find(diagnose(e), FindingClass::state), nullptr);
+  e = right_when_loaded_anew();
+  e.arms.push_back(arm_of("sleep_1ms", 500, 0));
+  EXPECT_EQ(find(diagnose(e), FindingClass::state), nullptr) << "a later call was right";
+  core::Evidence clean = clean_evidence("stress", true);
+  clean.arms = {arm_of("random_random", 48, 0), arm_of("called_twice", 3, 0)};
+  clean.arms[1].perturbation.calls = 2;
+  EXPECT_EQ(diagnose(clean).outcome, core::Outcome::pass);
+}
+
+TEST(CallOrder, IsNoTimingAndIsTriedWhereItIsOpen) {
+  // Only the first trial of all was right: not a matter of timing, and open.
+  core::Evidence e = clean_evidence("stress", false);
+  e.arms = {arm_of("none", 500, 499, 1)};
+  auto next = diagnosis::next_experiment(e);
+  ASSERT_TRUE(next.has_value());
+  EXPECT_EQ(next->change, Change::first_call);
+  EXPECT_TRUE(next->perturbation.reload_module);
+  EXPECT_EQ(next->perturbation.calls, 1u);
+  core::ExperimentEvidence row;
+  row.kind = Change::first_call;
+  row.baseline = "none";
+  row.before_trials = row.before_wrong = row.after_trials = 24;
+  e.experiments = {row};
+  next = diagnosis::next_experiment(e);
+  ASSERT_TRUE(next.has_value());
+  EXPECT_EQ(next->change, Change::second_call);
+  EXPECT_EQ(next->perturbation.calls, 2u);
+  EXPECT_TRUE(next->perturbation.reload_module);
+  EXPECT_EQ(find(diagnose(e), FindingClass::state), nullptr) << "not yet";
+  row.kind = Change::second_call;
+  row.after_wrong = 24;
+  e.experiments.push_back(row);
+  EXPECT_EQ(errors_of(diagnose(e)), std::vector{FindingClass::state});
+  EXPECT_NE(all_text(diagnose(e)).find("cured by"), std::string::npos);
+
+  // Where the first call is wrong as well, the order is not the matter.
+  e.experiments[0].after_wrong = 24;
+  e.experiments.pop_back();
+  next = diagnosis::next_experiment(e);
+  ASSERT_TRUE(next.has_value());
+  EXPECT_NE(next->change, Change::second_call);
+  EXPECT_EQ(find(diagnose(e), FindingClass::state), nullptr);
+
+  // On a model one trial of two calls that is wrong asks for more of it.
+  e = right_once(23, 1);
+  next = diagnosis::next_experiment(e);
+  ASSERT_TRUE(next.has_value());
+  EXPECT_EQ(next->change, Change::first_call);
+  EXPECT_EQ(next->baseline, "called_twice");
+  row = {};
+  row.kind = Change::first_call;
+  row.baseline = "called_twice";
+  row.before_trials = row.before_wrong = row.after_trials = 24;
+  e.experiments = {row};
+  EXPECT_EQ(errors_of(diagnose(e)), std::vector{FindingClass::state});
+}
+
+TEST(CallOrder, APassAsksForASecondCall) {
+  core::Evidence e = clean_evidence("stress", true);
+  e.arms = {arm_of("random_random", 48, 0)};
+  const auto next = diagnosis::next_experiment(e);
+  ASSERT_TRUE(next.has_value());
+  EXPECT_EQ(next->kind, diagnosis::Experiment::Kind::second_call);
+  EXPECT_EQ(next->perturbation.calls, 2u);
+  e.arms[0].perturbation.calls = 2;
+  EXPECT_FALSE(diagnosis::next_experiment(e).has_value());
+}
+
+// --- layout ---
+
+/// Wrong in every trial, with an experiment of which `wrong` of 24 trials failed.
+core::Evidence with_change(Change kind, std::uint64_t wrong) {
+  core::Evidence e = clean_evidence("stress", true);
+  e.arms = {arm_of("random_random", 24, 24)};
+  core::ExperimentEvidence row;
+  row.kind = kind;
+  row.change = kind == Change::contiguous ? "contiguous data (src_before=0)" : "moved buffers";
+  row.baseline = "random_random";
+  row.before_trials = row.before_wrong = row.after_trials = 24;
+  row.after_wrong = wrong;
+  e.experiments = {row};
+  return e;
+}
+
+TEST(Layout, IsWhatContiguousDataCure) {
+  core::Evidence e = with_change(Change::contiguous, 0);
+  EXPECT_EQ(errors_of(diagnose(e)), std::vector{FindingClass::layout}) << all_text(diagnose(e));
+  EXPECT_NE(all_text(diagnose(e)).find("cured by contiguous data (src_before=0)"),
+            std::string::npos);
+  EXPECT_EQ(diagnose(e).findings[0].runner_up, FindingClass::index32);
+  // Cells that a config or a size would divide do not decide against it.
+  e.configs = {cell("n=61", "stages=1", 61, 8, true), cell("n=64", "stages=1", 64, 8, false)};
+  EXPECT_EQ(errors_of(diagnose(e)), std::vector{FindingClass::layout}) << all_text(diagnose(e));
+  e.experiments[0].after_wrong = 24;
+  EXPECT_EQ(errors_of(diagnose(e)), std::vector{FindingClass::tail}) << all_text(diagnose(e));
+
+  EXPECT_EQ(errors_of(diagnose(with_change(Change::contiguous, 24))),
+            std::vector{FindingClass::unknown});
+  EXPECT_EQ(errors_of(diagnose(with_change(Change::contiguous, 12))),
+            std::vector{FindingClass::unknown});
+}
+
+TEST(Layout, IsNotSaidOfWhatTimingDecides) {
+  core::Evidence e = with_change(Change::contiguous, 0);
+  e.arms = {arm_of("random_random", 24, 12)};
+  EXPECT_EQ(find(diagnose(e), FindingClass::layout), nullptr) << all_text(diagnose(e));
+}
+
+TEST(Layout, MayBeAnAlignment) {
+  const core::Verdict moved = diagnose(with_change(Change::offset, 0));
+  EXPECT_EQ(errors_of(moved), std::vector{FindingClass::layout}) << all_text(moved);
+  EXPECT_EQ(moved.findings[0].runner_up, FindingClass::oob);
+  EXPECT_EQ(errors_of(diagnose(with_change(Change::offset, 24))),
+            std::vector{FindingClass::unknown});
+}
+
+TEST(Layout, IsTriedBeforeOtherAddressesAre) {
+  core::Evidence e = with_change(Change::contiguous, 0);
+  const core::ExperimentEvidence row = e.experiments[0];
+  e.experiments.clear();
+  EXPECT_EQ(diagnosis::next_experiment(e)->change, Change::contiguous);
+  e.experiments = {row};
+  const auto next = diagnosis::next_experiment(e);
+  EXPECT_EQ(next->change, Change::offset);
+  EXPECT_EQ(next->perturbation.offset_bytes, 16u);
+  e.experiments[0].after_wrong = 24;  // other addresses would tell nothing
+  EXPECT_NE(diagnosis::next_experiment(e)->change, Change::offset);
+  e.experiments[0].left_out = "it has no pitch or offset to leave out";
+  EXPECT_EQ(diagnosis::next_experiment(e)->change, Change::offset);
+  e.alternatives = {{.name = "another mask",
+                     .finding = FindingClass::isolation,
+                     .output = "new_state",
+                     .wrong = 4096,
+                     .matched = 4096}};
+  EXPECT_NE(diagnosis::next_experiment(e)->change, Change::offset) << "it has a name";
 }
 
 }  // namespace

@@ -741,6 +741,23 @@ TEST(Uninitialised, StandsWhereThePoisonDecidesWhateverElseFlickers) {
   EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::uninitialised));
 }
 
+TEST(Uninitialised, SharedMemoryThatIsDirtiedIsNoMatterOfTiming) {
+  core::Evidence e = clean_evidence("stress", false);
+  core::TrialResult dirtied = clean_result(300, 0);
+  add_wrong(dirtied, 300, 1, 64, 0, 1);
+  e.arms = {arm("dirty_shared", dirtied, 0.98, 1.0), arm("none", clean_result(300, 0), 0.0, 0.01)};
+  e.arms[0].failed_here_only = 300;
+  e.arms[0].log_e = 190.0;
+  core::ErrorShapeEvidence shape;
+  shape.same_poison_pairs = 10;
+  shape.other_poison_pairs = shape.other_poison_differing = 20;
+  e.error_shape = shape;
+  EXPECT_NE(diagnose(e).findings.at(0).finding, FindingClass::uninitialised)
+      << "as if the arm were of timing";
+  e.arms[0].perturbation.dirty_shared = true;
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::uninitialised));
+}
+
 TEST(Uninitialised, PoisonThatIsReadInSomeRunsOnlyIsARace) {
   core::Evidence e = stream_by_values();
   core::ErrorShapeEvidence shape;
@@ -1405,7 +1422,7 @@ TEST(NextExperiment, ACleanCampaignWithoutMemoryStressAsksForIt) {
   ASSERT_TRUE(diagnosis::next_experiment(e).has_value());
   EXPECT_EQ(diagnosis::next_experiment(e)->kind, diagnosis::Experiment::Kind::memory_stress);
   e.arms[0].perturbation.co_resident = core::CoResident::memory_stress;
-  EXPECT_FALSE(diagnosis::next_experiment(e).has_value());
+  EXPECT_EQ(diagnosis::next_experiment(e)->kind, diagnosis::Experiment::Kind::second_call);
 }
 
 using Change = core::ExperimentEvidence::Kind;
@@ -1509,6 +1526,7 @@ TEST(NextExperiment, ACleanCampaignOfTwoStreamsAsksForABlocker) {
   core::Evidence e = clean_evidence("stress", false);
   e.arms = {arm("memory_stress", clean_result(1000))};
   e.arms[0].perturbation.co_resident = core::CoResident::memory_stress;
+  e.arms[0].perturbation.calls = 2;
   EXPECT_FALSE(diagnosis::next_experiment(e).has_value());
   e.streams = 2;
   ASSERT_TRUE(diagnosis::next_experiment(e).has_value());

@@ -542,7 +542,9 @@ const Bite kBites[] = {
     {"EveryElementIsHeard_gemv", "dropped_tail"},
     {"PartsWithTheStateHandedOn_gdn_step", "scratch_is_input_twice"},
     {"LayoutsAreTwins_rowscale", "wrapped_offset"},
+    {"LayoutsAreTwins_cast_copy", "aligned_down"},
     {"ASecondCallIsTheFirst_gdn_step", "scratch_is_input"},
+    {"ASecondCallIsTheFirst_ticket_sum", "not_reset"},
     {"ConfigsAreTwins_tril_decay", "overshoot"},
 };
 

@@ -190,7 +190,9 @@ TEST_F(CampaignTest, OtherBitsInALaterBlockOfAnArmAreSeen) {
                      }));
   const stress::CampaignPlan plan = stress::default_plan(
       backend.info(), trial.plan, {.trials = 400, .seed = 7, .arms = {"memory_stress"}});
-  const core::Evidence evidence = stress::run_campaign(backend, trial, plan);
+  stress::RunOptions alone;
+  alone.follow_ups = false;
+  const core::Evidence evidence = stress::run_campaign(backend, trial, plan, alone);
   ASSERT_EQ(evidence.arms.size(), 1u);
   EXPECT_EQ(evidence.arms[0].result.distinct_outputs, 2u);
   EXPECT_EQ(diagnosis::diagnose(evidence).outcome, Outcome::fail);
@@ -681,6 +683,7 @@ TEST_F(CampaignTest, LongArmsReachTheCheckpointBeforeTheyEnd) {
   ToyBackend backend(true);
   std::vector<std::uint64_t> done;
   stress::RunOptions options;
+  options.follow_ups = false;
   options.checkpoint_every_s = 0.05;
   options.checkpoint = [&](const core::Evidence& evidence) {
     std::uint64_t trials = 0;

@@ -50,6 +50,7 @@ TEST(DevicePlan, HasEveryPromisedArmMostPowerfulFirst) {
                            "sleep_1ms",
                            "sleep_5ms",
                            "reload_module",
+                           "called_twice",
                            "cold_pool_20mb",
                            "cold_pool_32mb",
                            "cold_pool_512mb",
@@ -129,6 +130,44 @@ core::TrialPlan with_kernel(core::TrialPlan trial, const std::string& body, std:
     return program;
   };
   return trial;
+}
+
+TEST(DevicePlan, DirtiesSharedMemoryWhereThereIsSome) {
+  const kernels::Subject subject = toy_subject();
+  const core::TrialPlan trial = toy_trial(subject).plan;
+  const auto planned = [&](const core::TrialPlan& t) { return default_plan(device(), t, {}); };
+  const stress::CampaignPlan none = planned(with_kernel(trial, "bar.sync 0;\n", 1));
+  EXPECT_EQ(find_arm(none, "dirty_shared"), nullptr);
+  EXPECT_THAT(stress::to_text(none),
+              HasSubstr("left out: dirty_shared: no launch uses shared memory"));
+  const core::TrialPlan partials = with_kernel(trial, ".shared .align 4 .b8 partials[16];\n", 1);
+  const stress::CampaignPlan declared = planned(partials);
+  ASSERT_NE(find_arm(declared, "dirty_shared"), nullptr);
+  EXPECT_TRUE(find_arm(declared, "dirty_shared")->perturbation.dirty_shared);
+  EXPECT_EQ(find_arm(default_plan(model(), partials, {}), "dirty_shared"), nullptr)
+      << "the simulator does it in every trial";
+}
+
+TEST(SharedMemory, IsThatOfTheKernelsThatAreLaunched) {
+  auto module = std::make_shared<core::Module>();
+  module->ptx = ".visible .entry sum_twice(\n.param .u64 x\n)\n{\n"
+                ".shared .align 4 .b8 partials[16];\n{ ret; }\n}\n"
+                ".visible .entry sum(\n.param .u64 x\n)\n{\n{ bar.sync 0; }\nret;\n}\n"
+                ".visible .entry caller()\n{\ncall.uni f, ();\nret;\n}\n";
+  const auto uses = [&](const char* entry, std::uint32_t dynamic) {
+    core::LaunchOperation launch;
+    launch.module = module;
+    launch.entry = entry;
+    launch.dynamic_shared_bytes = dynamic;
+    core::Program program;
+    program.add(core::FillOperation{});
+    program.add(launch);
+    return stress::uses_shared_memory(program);
+  };
+  EXPECT_TRUE(uses("sum_twice", 0));
+  EXPECT_FALSE(uses("sum", 0));
+  EXPECT_TRUE(uses("sum", 16));
+  EXPECT_TRUE(uses("caller", 0)) << "what it calls may be the one";
 }
 
 TEST(DevicePlan, DelaysWhatTheTextHas) {
@@ -229,7 +268,13 @@ TEST(SimulatorPlan, SpreadsTheTotalOverPoliciesAndLateness) {
   }
   const stress::CampaignPlan plan = default_plan(model(), trial, {});
   EXPECT_EQ(plan.total_trials(), 2000u);
-  EXPECT_EQ(plan.arms.size(), 12u);
+  EXPECT_EQ(plan.arms.size(), 13u);
+  // A few trials of two calls each: they cost 3 % in all.
+  EXPECT_EQ(find_arm(plan, "called_twice")->trials, 31u);
+  EXPECT_EQ(find_arm(default_plan(model(), trial, {.trials = 52}), "called_twice")->trials, 4u);
+  EXPECT_EQ(find_arm(default_plan(model(), trial, {.trials = 12}), "called_twice"), nullptr);
+  EXPECT_EQ(default_plan(model(), trial, {.trials = 9, .arms = {"called_twice"}}).arms[0].trials,
+            9u);
   EXPECT_EQ(plan.race, core::RaceMode::strict);
   EXPECT_TRUE(find_arm(plan, "round_robin_lazy")->perturbation.fresh_inputs);
   EXPECT_FALSE(find_arm(plan, "random_random")->perturbation.fresh_inputs);

@@ -136,7 +136,7 @@ void TrialRunner::run_one(const core::TrialPlan& plan, const core::TrialRequest&
   run.pct_depth = settings_.pct_depth;
   run.unwritten = core::poison_word(trial + 1);  // not that of the outputs: told apart when copied
   run.timeout_s = request.timeout_s;
-  // A trial is a function of its token: none starts from the variables of modules that another left.
+  // A trial is a function of its token: what others left in variables of modules is gone.
   device_.reset_module_variables();
   const core::ExecutionReport report = programs_.run(program, buffers_, run);
   result.thread_instructions += report.thread_instructions;

@@ -15,6 +15,7 @@ struct Experiment {
     repeat_fixed_inputs,  ///< same inputs, many times: does it fail every time?
     memory_stress,        ///< memory traffic beside the trials: the strongest arm not yet run
     blocker,              ///< streams held up in front of each trial, of a call that has several
+    second_call,          ///< each trial calls twice, and the second call is judged
     race_check,           ///< the same kernel on the simulator with race detection
     config_sweep,         ///< other configs of the same problem
     whole_tiles,          ///< a problem whose reduction is a multiple of the tile

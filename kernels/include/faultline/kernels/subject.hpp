@@ -85,6 +85,9 @@ struct Subject {
       lengths;
   /// Bytes read and written once per launch, for bandwidth; 0 when it means nothing.
   std::function<double(const core::Problem&)> traffic_bytes;
+  /// Problem parameters that say how data lie in memory (pitches, offsets, strides) and change no
+  /// value, each with the value at which data lie back to back, or as near to it as there is.
+  std::vector<core::Assignment::Value> contiguous{};
 
   const Variant* find_variant(std::string_view variant_name) const;
 };
