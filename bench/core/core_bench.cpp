@@ -77,7 +77,8 @@ int main() {
     };
     const auto compare = [&](const Tensor& got) {
       return measure(kCount, [&](std::uint64_t) {
-        sink += compare_output(got, reference, spec.tiles, 0xffff, totals);
+        sink +=
+            compare_output(got, reference, spec.tiles, Poison::plain(dtype, 0xffffffffu), totals);
       });
     };
     fmt::print("{:<6}{:>12.2f}{:>12.2f}{:>14.2f}{:>16.2f}{:>10.2f}\n", name_of(dtype),

@@ -145,11 +145,12 @@ void compare_one(Context& context, core::Dtype dtype, const core::TileGeometry& 
   std::vector<std::byte> got(kBatch * spec.bytes());
   std::vector<double> expected(kBatch * count), bound(kBatch * count);
   core::OutputTotals host = core::make_output_totals(spec);
+  const core::Poison laid{dtype, 0, 999'999, true};  // behind many other tiles
   std::uint64_t host_failed = 0;
   const double infinity = std::numeric_limits<double>::infinity();
   for (std::uint32_t s = 0; s < kBatch; ++s) {
     const std::uint64_t trial = kFirst + s;
-    const std::uint64_t poison = core::poison_bits(dtype, core::poison_word(trial));
+    const core::Poison poison{dtype, core::poison_word(trial), laid.first_tile, laid.has_tiles};
     core::ReferenceTensor reference;
     const std::span<std::byte> slice(got.data() + s * spec.bytes(), spec.bytes());
     for (std::size_t i = 0; i < count; ++i) {
@@ -160,8 +161,11 @@ void compare_one(Context& context, core::Dtype dtype, const core::TileGeometry& 
       double value = want + limit * (static_cast<double>(r >> 30 & 0xff) / 128.0 - 1.0);
       std::uint64_t bits = core::encode(dtype, value);
       if (plant && s != 1 && r % 97 == 0) {
-        switch (r / 97 % 7) {
-        case 0: bits = poison; break;
+        const auto tile =
+            static_cast<std::uint64_t>(geometry.tile_of(static_cast<std::int64_t>(i)));
+        switch (r / 97 % 8) {
+        case 0: bits = poison.bits(tile); break;
+        case 7: bits = poison.bits(tile + 1); break;  // of another tile
         case 1: bits = core::encode(dtype, std::nan("")); break;
         case 2: bits = core::encode(dtype, infinity); break;
         case 3: bits = core::encode(dtype, want + 3.0 * limit + scale); break;
@@ -188,7 +192,7 @@ void compare_one(Context& context, core::Dtype dtype, const core::TileGeometry& 
   cuda::copy_to_device(d_got.data(), got, stream.get());
   cuda::copy_to_device(d_expected.data(), std::as_bytes(std::span(expected)), stream.get());
   cuda::copy_to_device(d_bound.data(), std::as_bytes(std::span(bound)), stream.get());
-  cuda::Comparator comparator({spec}, kBatch, 4, true, 1, kernels);
+  cuda::Comparator comparator({spec}, {&laid, 1}, kBatch, 4, true, 1, kernels);
   comparator.reset(stream.get());
   cuda::abi::TrialRange range;
   range.first = kFirst;
@@ -510,6 +514,7 @@ void kernels_alone(Context& context) {
     std::vector<cuda::BoundBuffer> buffers, oracle_bindings;
     std::vector<cuda::ComparedOutput> compared;
     std::vector<core::BufferSpec> outputs;
+    std::vector<core::Poison> output_poison;
     const auto allocate = [&](std::size_t bytes, const std::string& name) {
       memory.emplace_back(bytes, name);
       return cuda::BoundBuffer{memory.back().data(), bytes};
@@ -530,9 +535,10 @@ void kernels_alone(Context& context) {
       c.bound = reinterpret_cast<const double*>(oracle_bindings.back().data);
       compared.push_back(c);
       outputs.push_back(output);
+      output_poison.push_back(core::PoisonMap(plan.buffers).of(index, 0));
     }
-    cuda::Comparator comparator(outputs, batch, 4, false, 0, kernels);
-    cuda::Comparator counting(outputs, batch, 4, false, 1, kernels);
+    cuda::Comparator comparator(outputs, output_poison, batch, 4, false, 0, kernels);
+    cuda::Comparator counting(outputs, output_poison, batch, 4, false, 1, kernels);
     comparator.reset(stream.get());
     counting.reset(stream.get());
     const int carveout = cuda::KernelOptions{}.carveout_percent;
@@ -541,8 +547,17 @@ void kernels_alone(Context& context) {
                                  fill);
     cuda::abi::TrialRange range;
     range.batch = batch;
+    const std::vector<cuda::abi::PoisonSlot> poison = cuda::poison_slots(plan);
     const auto prepare = [&](cudaStream_t s) {
-      cuda::prepare_buffers(plan, core::DataMode::normal, buffers, range, true, true, kernels, s);
+      cuda::prepare_buffers(plan, core::DataMode::normal, buffers, range, true, poison, kernels, s);
+    };
+    const cuda::DeviceMemory meetings(subject.launches() * sizeof(cuda::abi::SharedMeeting),
+                                      "the counters of shared memory");
+    cuda::check(cudaMemsetAsync(meetings.data(), 0, meetings.bytes(), stream.get()),
+                "cannot clear the counters");
+    const auto dirty = [&](std::uint64_t bytes, std::size_t place, cudaStream_t s) {
+      kernels.dirty_shared(bytes, range, static_cast<std::uint32_t>(kernels.multiprocessors()),
+                           meetings.as<cuda::abi::SharedMeeting>() + place, s);
     };
     const auto whole = [&](std::uint64_t, cudaStream_t s) {
       prepare(s);
@@ -554,6 +569,8 @@ void kernels_alone(Context& context) {
         {"prepare", [&](std::uint64_t, cudaStream_t s) { prepare(s); }},
         {"oracle", [&](std::uint64_t, cudaStream_t s) { oracle.issue(s); }},
         {"subject", [&](std::uint64_t, cudaStream_t s) { subject.issue(s); }},
+        {"subject, shared memory dirtied",
+         [&](std::uint64_t, cudaStream_t s) { subject.issue(s, {}, {}, dirty); }},
         {"compare",
          [&](std::uint64_t, cudaStream_t s) { comparator.compare(range, compared, false, s); }},
         {"compare, every error counted",
@@ -665,7 +682,8 @@ void gemv(Context& context) {
     core::OutputTotals totals = core::make_output_totals(plan.buffers[2]);
     const auto reference = plan.reference({a, x});
     const std::uint64_t bad =
-        core::compare_output(y, reference.at(0), plan.buffers[2].tiles, 0xffff, totals);
+        core::compare_output(y, reference.at(0), plan.buffers[2].tiles,
+                             core::Poison::plain(y.dtype, 0xffffffffu), totals);
     fmt::print("  cuBLAS as second oracle: {} of {} out of bound, worst {:.3f} of bound\n", bad,
                totals.compared_elements, totals.worst_ratio);
     context.check(bad == 0, "cuBLAS agrees with the reference");
@@ -738,7 +756,7 @@ void gemm(Context& context) {
     core::OutputTotals totals = core::make_output_totals(plan.buffers[2]);
     const std::uint64_t bad =
         core::compare_output(c, plan.reference(inputs).at(0), plan.buffers[2].tiles,
-                             core::poison_bits(c.dtype, 0xffffffffu), totals);
+                             core::Poison::plain(c.dtype, 0xffffffffu), totals);
     fmt::print("  {}: {} of {} out of bound, worst {:.3f} of bound\n", problem, bad,
                totals.compared_elements, totals.worst_ratio);
     context.check(bad == 0, "cuBLAS agrees with the reference");

@@ -142,10 +142,13 @@ PoisonPattern poison_pattern(const core::TrialResult& result) {
 
 namespace {
 
-/// What such an arm does otherwise is another program, or is read from shared memory: that it fails
-/// more often says nothing of when things happen.
-bool not_of_timing(const core::ArmEvidence& arm) {
-  return arm.perturbation.calls > 1 || arm.perturbation.dirty_shared;
+/// What such an arm does otherwise is another program, or, where the others do not lay poison in
+/// shared memory, read from there: that it fails more often says nothing of when things happen.
+bool not_of_timing(const Facts& facts, const core::ArmEvidence& arm) {
+  if (arm.perturbation.calls > 1) return true;
+  return arm.perturbation.dirty_shared &&
+         std::any_of(facts.arms.begin(), facts.arms.end(),
+                     [](const auto* other) { return !other->perturbation.dirty_shared; });
 }
 
 /// Of the arms with new inputs every trial, the one in which most trials came out otherwise than
@@ -161,7 +164,7 @@ const core::ArmEvidence* most_unlike_its_pair(const Facts& facts) {
   for (const core::ArmEvidence* arm : facts.arms) {
     const core::Perturbation& p = arm->perturbation;
     if (!p.fresh_inputs || p.batch > 1 || p.ctas_per_sm > 0.0) continue;
-    if (p.reload_module || not_of_timing(*arm)) continue;
+    if (p.reload_module || not_of_timing(facts, *arm)) continue;
     if (unlike(*arm) > 0 && (!most || unlike(*arm) > unlike(*most))) most = arm;
   }
   return most;
@@ -237,7 +240,7 @@ std::vector<std::string> timing_dependence(const Facts& facts) {
 
   const core::ArmEvidence *highest = nullptr, *lowest = nullptr;
   for (const core::ArmEvidence* arm : fixed) {
-    if (not_of_timing(*arm)) continue;
+    if (not_of_timing(facts, *arm)) continue;
     if (!highest || arm->wilson95.low > highest->wilson95.low) highest = arm;
     if (!lowest || arm->wilson95.high < lowest->wilson95.high) lowest = arm;
   }
@@ -252,7 +255,7 @@ std::vector<std::string> timing_dependence(const Facts& facts) {
 
   const core::ArmEvidence* strongest = nullptr;
   for (const core::ArmEvidence* arm : facts.arms) {
-    if (arm->perturbation.dirty_shared) continue;
+    if (arm->perturbation.dirty_shared && not_of_timing(facts, *arm)) continue;
     if (!strongest || arm->log_e > strongest->log_e) strongest = arm;
   }
   // One claim per arm was tried: alpha = 0.05 is shared among them.

@@ -511,6 +511,41 @@ std::string polling_instruction(const core::Program& program) {
   return {};
 }
 
+namespace {
+
+/// From the name of a kernel to the end of its body; the whole text when it cannot be made out.
+std::string_view kernel_text(std::string_view ptx, const std::string& entry) {
+  const std::string name = ".entry " + entry;
+  std::size_t at = ptx.find(name);
+  while (at != ptx.npos && at + name.size() < ptx.size() && !is_blank(ptx[at + name.size()]) &&
+         ptx[at + name.size()] != '(') {
+    at = ptx.find(name, at + 1);  // the name of another kernel begins like this one's
+  }
+  std::size_t end = at == ptx.npos ? ptx.npos : ptx.find('{', at);
+  for (int depth = 0; end != ptx.npos; end = ptx.find_first_of("{}", end + 1)) {
+    depth += ptx[end] == '{' ? 1 : -1;
+    if (depth == 0) return ptx.substr(at, end - at);
+  }
+  return ptx;
+}
+
+}  // namespace
+
+bool uses_shared_memory(const core::Program& program) {
+  const auto uses = [](const core::Operation& operation) {
+    const auto* launch = std::get_if<core::LaunchOperation>(&operation.what);
+    if (!launch) return false;
+    if (launch->dynamic_shared_bytes > 0) return true;
+    if (!launch->module) return false;
+    constexpr std::string_view kShared = ".shared";
+    const std::string_view kernel = kernel_text(launch->module->ptx, launch->entry);
+    if (kernel.find(kShared) != kernel.npos) return true;
+    return kernel.find("call") != kernel.npos &&
+           launch->module->ptx.find(kShared) != std::string::npos;
+  };
+  return std::any_of(program.operations.begin(), program.operations.end(), uses);
+}
+
 core::Program with_delays(const core::Program& program, const core::Perturbation& perturbation,
                           std::vector<std::pair<std::string, core::ModuleRef>>& made) {
   core::Program changed = program;

@@ -339,9 +339,14 @@ std::optional<core::RepeatEvidence> repeat_of(const std::vector<core::ArmEvidenc
     core::RepeatEvidence repeat;
     std::vector<core::OutputHashes> seen;
   };
+  // Elsewhere shared memory holds what it holds.
+  const bool all_dirty = std::all_of(arms.begin(), arms.end(), [](const core::ArmEvidence& arm) {
+    return arm.perturbation.dirty_shared;
+  });
   std::map<std::uint64_t, Runs> by_inputs;
   for (const core::ArmEvidence& arm : arms) {
     if (arm.perturbation.calls > 1) continue;  // not the same run
+    if (arm.perturbation.dirty_shared && !all_dirty) continue;
     const core::TrialResult& r = arm.result;
     const bool fixed = !arm.perturbation.fresh_inputs && r.input_sets == 1;
     for (const core::OutputHashes& set : r.output_hashes) {

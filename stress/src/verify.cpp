@@ -17,6 +17,7 @@
 #include "faultline/diagnosis/growth.hpp"
 #include "faultline/diagnosis/totals.hpp"
 #include "faultline/stress/captures.hpp"
+#include "faultline/stress/ptx_delay.hpp"
 #include "faultline/stress/replay.hpp"
 #include "reference_limits.hpp"
 #include "run_arm.hpp"
@@ -47,15 +48,16 @@ struct ErrorSample {
     std::vector<core::ReferenceTensor> references =
         plan.reference(make_inputs(plan, data, capture.input_seed));
     const std::vector<std::uint32_t> outputs = plan.output_indices();
+    const core::PoisonMap poisons(plan.buffers);
     for (std::size_t o = 0; o < outputs.size(); ++o) {
       const core::Tensor& got = capture.outputs[o];
-      const std::uint64_t poison = core::poison_bits(got.dtype, capture.poison);
+      const core::ElementPoison poison(poisons, outputs[o], capture.poison);
       std::vector<std::int64_t> wrong;
       for (std::int64_t i = 0; i < got.size(); ++i) {
         const auto n = static_cast<std::size_t>(i);
         const core::ElementClass kind =
             core::check_element(got.dtype, got.bits(i), references[o].expected[n],
-                                references[o].bound[n], poison)
+                                references[o].bound[n], poison[i])
                 .kind;
         if (core::is_failure(kind) && kind != core::ElementClass::no_reference) {
           wrong.push_back(i);
@@ -172,6 +174,9 @@ class Sweep {
     } else {
       arms = {{.name = "repeat"},
               {.name = "repeat_memory_stress", .co_resident = core::CoResident::memory_stress}};
+      for (core::Perturbation& arm : arms) {
+        arm.dirty_shared = failing.request.perturbation.dirty_shared;
+      }
     }
     const core::TrialPlan plan = core::with_kept_reference(failing.plan);
     std::vector<const core::TrialResult*> results;
@@ -403,6 +408,9 @@ class Sweep {
     request.data = options_.data;
     request.perturbation.name = "verify";
     request.perturbation.fresh_inputs = true;
+    // As the simulator does by itself: what is read before it is written follows the poison.
+    request.perturbation.dirty_shared =
+        !backend_.info().is_model && uses_shared_memory(cell.plan.program(1));
     request.race = backend_.info().is_model ? options_.race : core::RaceMode::off;
     request.access_statistics = backend_.info().is_model;
     request.capture_limit = options_.run.capture_limit;

@@ -341,5 +341,23 @@ TEST(SlowDown, IsThatOfTheMultiprocessorsThatAreInUse) {
   EXPECT_EQ(slow_down(4, 132, 8), 1.0) << "they fit";
 }
 
+TEST(ArmPlan, AddressesMoveByMultiplesOf16) {
+  const core::TrialPlan plan = make_plan(8, 1);
+  for (const std::uint32_t bytes : {0u, 16u, 240u, 4096u}) {
+    EXPECT_EQ(planned(plan, 10, [&](auto& p) { p.offset_bytes = bytes; }).note, "");
+  }
+  try {
+    planned(plan, 10, [](auto& p) { p.offset_bytes = 24; });
+    FAIL() << "24 bytes were taken";
+  } catch (const core::UsageError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("offset_bytes=24"));
+  }
+}
+
+TEST(ArmPlan, ChangesOfTheProgramAreNoneOfTheBackends) {
+  EXPECT_TRUE(planned(make_plan(8, 1), 10, [](auto& p) { p.calls = 2; }).skipped);
+  EXPECT_FALSE(planned(make_plan(8, 1), 10, [](auto& p) { p.dirty_shared = true; }).skipped);
+}
+
 }  // namespace
 }  // namespace faultline::cuda

@@ -6,8 +6,11 @@
 #include <gtest/gtest.h>
 
 #include "faultline/core/comparison.hpp"
+#include "faultline/core/errors.hpp"
+#include "prepare.hpp"
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 namespace faultline::cuda::arithmetic {
@@ -162,6 +165,134 @@ TEST(TrialArithmetic, ErrorBinsEqualCores) {
       same(error);
   }
   for (const double error : {0.0, -0.0, HUGE_VAL, std::nan("")}) same(error);
+}
+
+core::BufferSpec cut_output(Dtype dtype, std::array<std::int64_t, 4> cut) {
+  core::BufferSpec spec;
+  spec.name = "y";
+  spec.dtype = dtype;
+  spec.role = core::BufferRole::output;
+  spec.tiles = {.rows = cut[0], .cols = cut[1], .tile_rows = cut[2], .tile_cols = cut[3]};
+  spec.shape = {cut[0], cut[1]};
+  return spec;
+}
+
+/// Chunk by chunk, thread by thread, as the prepare kernel does; returns how many vectors.
+template <Dtype D>
+std::uint64_t lay_all(const abi::PoisonSlot& slot, std::uint32_t word, Storage<D>* trial) {
+  std::uint64_t vectors = 0;
+  for (std::uint64_t begin = 0; begin < slot.elements; begin += 512) {
+    const std::uint64_t end = std::min<std::uint64_t>(begin + 512, slot.elements);
+    for (std::uint32_t thread = 0; thread < abi::kThreads; ++thread) {
+      lay_poison<D>(slot, word, trial, begin, end, thread, abi::kThreads,
+                    [&](Storage<D>* to, const Vector& vector) {
+                      ASSERT_EQ(reinterpret_cast<std::uintptr_t>(to) % 16, 0u);
+                      std::memcpy(to, &vector, sizeof vector);
+                      ++vectors;
+                    });
+    }
+  }
+  return vectors;
+}
+
+/// `slot.data` and the pattern aside, what the device lays is what core::PoisonMap lays.
+template <Dtype D>
+void poison_equals_cores() {
+  std::vector<core::BufferSpec> buffers;
+  for (const auto& cut : std::vector<std::array<std::int64_t, 4>>{{130, 70, 16, 32},
+                                                                  {301, 1, 4, 1},
+                                                                  {1, 1, 1, 1},
+                                                                  {5, 64, 16, 64},
+                                                                  {1, 1000, 1, 96},
+                                                                  {37, 129, 7, 50},
+                                                                  {64, 64, 64, 64},
+                                                                  {70, 3, 2, 2},
+                                                                  {9, 2048, 3, 2048},
+                                                                  {1000, 5, 1000, 1}}) {
+    buffers.push_back(cut_output(D, cut));
+  }
+  core::BufferSpec workspace = cut_output(D, {1, 1, 1, 1});
+  workspace.role = core::BufferRole::workspace;
+  workspace.shape = {777};
+  buffers.push_back(workspace);
+  const core::PoisonMap map(buffers);
+  std::uint64_t vectors = 0;
+  for (std::size_t b = 0; b < buffers.size(); ++b) {
+    const auto elements = static_cast<std::size_t>(buffers[b].elements());
+    for (const std::uint64_t trial : {0, 1, 2}) {
+      const std::uint32_t word = core::poison_word(trial);
+      const abi::PoisonSlot slot = poison_slot(buffers[b], map.tiles(b), map.of(b, word));
+      std::vector<std::byte> expected(elements * sizeof(Storage<D>));
+      map.lay(b, word, expected);
+      for (const std::size_t behind : {0, 1}) {  // elements behind a boundary of 16 bytes
+        std::vector<Vector> memory(expected.size() / sizeof(Vector) + 2, Vector{});
+        auto* const begin = reinterpret_cast<Storage<D>*>(memory.data()) + behind;
+        vectors += lay_all<D>(slot, word, begin);
+        ASSERT_EQ(std::memcmp(begin, expected.data(), expected.size()), 0)
+            << b << " " << trial << " " << behind;
+        ASSERT_EQ(begin[elements], 0) << "written beyond the end";
+      }
+    }
+  }
+  EXPECT_GT(vectors, 1000u);
+}
+
+TEST(LayPoison, EqualsCores) {
+  poison_equals_cores<Dtype::f16>();
+  poison_equals_cores<Dtype::bf16>();
+  poison_equals_cores<Dtype::f32>();
+  poison_equals_cores<Dtype::f64>();
+}
+
+TEST(LayPoison, TilesOfHugeTensorsAreThoseOfTheGeometry) {
+  for (const auto& cut :
+       std::vector<std::array<std::int64_t, 4>>{{70'000, 50'001, 16, 100},
+                                                {3'000'000'001, 1, 12, 1},
+                                                {1, 5'000'000'000, 1, 256},
+                                                {1, 5'000'000'001, 1, 1'000'000},
+                                                {3, 1'000'000'007, 2, 1'000'000'007},
+                                                {100'000, 100'000, 100'000, 100'000}}) {
+    const core::BufferSpec spec = cut_output(Dtype::f32, cut);
+    const abi::PoisonSlot slot =
+        poison_slot(spec, spec.tiles, core::PoisonMap({&spec, 1}).of(0, 0));
+    const std::int64_t elements = spec.elements();
+    ASSERT_GE(elements, std::int64_t{1} << 31);
+    for (std::uint64_t n = 0; n < 20'000; ++n) {
+      const auto i =
+          n < 64    ? static_cast<std::int64_t>(n)
+          : n < 128 ? elements - 1 - static_cast<std::int64_t>(n - 64)
+                    : static_cast<std::int64_t>(mix64(n) % static_cast<std::uint64_t>(elements));
+      const abi::TileRun run = abi::tile_run(slot.tiles, static_cast<std::uint64_t>(i), true);
+      ASSERT_EQ(run.tile, static_cast<std::uint64_t>(spec.tiles.tile_of(i))) << i;
+      ASSERT_GT(run.end, static_cast<std::uint64_t>(i));
+      const auto last =
+          static_cast<std::int64_t>(std::min(static_cast<std::uint64_t>(elements), run.end) - 1);
+      ASSERT_EQ(spec.tiles.tile_of(last), spec.tiles.tile_of(i)) << i;
+    }
+  }
+  const core::BufferSpec odd = cut_output(Dtype::f16, {1, std::int64_t{1} << 33, 1, 3'000'000'000});
+  EXPECT_THROW(poison_slot(odd, odd.tiles, core::PoisonMap({&odd, 1}).of(0, 0)),
+               core::UnsupportedError);
+}
+
+TEST(LayPoison, IsWhatTheComparisonLooksFor) {
+  const std::vector<core::BufferSpec> buffers{cut_output(Dtype::bf16, {130, 70, 16, 32}),
+                                              cut_output(Dtype::bf16, {37, 129, 7, 50})};
+  const core::PoisonMap map(buffers);
+  core::TrialPlan plan;
+  plan.buffers = buffers;
+  const std::vector<abi::PoisonSlot> slots = poison_slots(plan);
+  abi::CompareSlot compared;
+  compared.dtype = Dtype::bf16;
+  compared.poison_has_tiles = true;
+  compared.poison_first_tile = slots[1].first_tile;
+  for (const std::uint64_t trial : {0, 1, 2, 3}) {
+    const core::Poison poison = map.of(1, core::poison_word(trial));
+    for (std::uint64_t tile = 0; tile < 18; ++tile) {
+      ASSERT_EQ(abi::poison_of(compared, trial).bits(tile), poison.bits(tile));
+    }
+  }
+  EXPECT_NE(map.of(1, core::poison_word(0)).bits(0), map.of(0, core::poison_word(0)).bits(0));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "faultline/core/generator.hpp"
+#include "faultline/core/poison.hpp"
 
 namespace faultline::cuda::abi {
 
@@ -39,9 +40,12 @@ FAULTLINE_HD FastDivisor fast_divisor(uint32_t divisor) {
   return d;
 }
 
+FAULTLINE_HD uint32_t divide(uint32_t x, uint32_t multiplier, uint32_t shift) {
+  const uint64_t high = (static_cast<uint64_t>(x) * multiplier) >> 32;
+  return static_cast<uint32_t>((high + x) >> shift);
+}
 FAULTLINE_HD uint32_t divide(uint32_t x, const FastDivisor& d) {
-  const uint64_t high = (static_cast<uint64_t>(x) * d.multiplier) >> 32;
-  return static_cast<uint32_t>((high + x) >> d.shift);
+  return divide(x, d.multiplier, d.shift);
 }
 
 /// Elements of one tensor that one block handles, a power of two times kRound: small launches are
@@ -71,15 +75,57 @@ struct InputSlot {
   void* data = nullptr;
   uint64_t elements = 0;  ///< of one trial
   core::InputSpec spec;
-  uint32_t tensor = 0;  ///< number of the tensor: its index among the plan's buffers
+  uint16_t tensor = 0;  ///< number of the tensor: its index among the plan's buffers
   core::Dtype dtype = core::Dtype::f32;
 };
+
+/// How the elements of a tensor lie in tiles. As small as it is because a launch takes many.
+enum class TileCut : uint8_t {
+  shifted_runs,  ///< runs of 2^shifts[0] elements
+  runs,          ///< runs of `cols` elements
+  grid,          ///< core::TileGeometry as it is
+};
+struct TileMap {
+  uint32_t cols = 1;       ///< columns; of `runs` the elements of a run
+  uint32_t tile_cols = 1;  ///< grid
+  /// Of FastDivisors: cols, then tile_cols and tile_rows of a grid.
+  uint32_t multipliers[3] = {};
+  uint8_t shifts[3] = {};
+  TileCut cut = TileCut::shifted_runs;
+};
+
+/// A tile, and the first element from `i` on that is not of it.
+struct TileRun {
+  uint64_t tile = 0;
+  uint64_t end = 0;
+};
+
+/// Of element `i`. `wide`: the tensor has 2^31 elements or more, rows and columns fewer.
+FAULTLINE_HD TileRun tile_run(const TileMap& map, uint64_t i, bool wide) {
+  if (map.cut == TileCut::shifted_runs) {
+    const uint64_t tile = i >> map.shifts[0];
+    return {tile, (tile + 1) << map.shifts[0]};
+  }
+  const uint64_t row =
+      wide ? i / map.cols : divide(static_cast<uint32_t>(i), map.multipliers[0], map.shifts[0]);
+  if (map.cut == TileCut::runs) return {row, (row + 1) * map.cols};
+  const uint32_t col = static_cast<uint32_t>(i - row * map.cols);
+  const uint32_t across = divide(map.cols - 1, map.multipliers[1], map.shifts[1]) + 1;
+  const uint32_t tile_col = divide(col, map.multipliers[1], map.shifts[1]);
+  const uint32_t tile_row = divide(static_cast<uint32_t>(row), map.multipliers[2], map.shifts[2]);
+  const uint32_t next = (tile_col + 1) * map.tile_cols;
+  return {static_cast<uint64_t>(tile_row) * across + tile_col,
+          i + ((next < map.cols ? next : map.cols) - col)};
+}
 
 /// One output or workspace to be poisoned.
 struct PoisonSlot {
   void* data = nullptr;
   uint64_t elements = 0;
+  TileMap tiles;
+  uint32_t first_tile = 0;  ///< core::Poison::first_tile modulo core::poison_codes()
   core::Dtype dtype = core::Dtype::f32;
+  bool has_tiles = false;
 };
 
 /// Draw inputs and poison outputs and workspaces of a batch in one launch. Grid (chunks of one
@@ -164,7 +210,25 @@ struct CompareSlot {
   FastDivisor cols, tile_rows, tile_cols;
   uint32_t tiles_across = 1;
   uint32_t first_tile = 0;  ///< index of its first tile among all outputs' tiles
+  /// Of core::Poison. The first tile is modulo core::poison_codes().
+  uint32_t poison_first_tile = 0;
+  bool poison_has_tiles = false;
   core::Dtype dtype = core::Dtype::f32;
+};
+
+/// What each block of one launch that dirties shared memory adds to.
+struct SharedMeeting {
+  uint64_t arrived;  ///< blocks that hold their shared memory, of all launches so far
+  uint64_t missed;   ///< blocks that did not see all the others arrive
+};
+
+/// Lay core::poison_word(trial + 1) over the shared memory of all multiprocessors, the trial being
+/// the first of the range. Grid: as many blocks of `bytes` of dynamic shared memory as fit at once.
+struct DirtySharedParameters {
+  TrialRange range;
+  uint32_t bytes = 0;     ///< a multiple of 16
+  uint32_t limit_ns = 0;  ///< how long a block waits for the others
+  SharedMeeting* meeting = nullptr;
 };
 
 /// Compare a batch; grid (chunks of one trial, batch).
@@ -194,6 +258,12 @@ FAULTLINE_HD uint32_t tile_of(const CompareSlot& output, uint32_t i) {
   const uint32_t row = divide(i, output.cols);
   const uint32_t col = i - row * output.cols.divisor;
   return divide(row, output.tile_rows) * output.tiles_across + divide(col, output.tile_cols);
+}
+
+/// What was laid over an output before a trial.
+FAULTLINE_HD core::Poison poison_of(const CompareSlot& output, uint64_t trial) {
+  return {output.dtype, core::poison_word(trial), output.poison_first_tile,
+          output.poison_has_tiles};
 }
 
 }  // namespace faultline::cuda::abi

@@ -134,6 +134,53 @@ FAULTLINE_HD double half_ulp(double x) {
   return core::double_of(static_cast<uint64_t>(exponent) << 52);
 }
 
+/// 16 bytes, the widest store.
+struct alignas(16) Vector {
+  uint32_t words[4];
+};
+/// The raw element `bits` repeated.
+template <Dtype D>
+FAULTLINE_HD Vector repeated(uint64_t bits) {
+  const uint32_t low = static_cast<uint32_t>(bits);
+  const uint32_t even = sizeof(Storage<D>) == 2 ? low | low << 16 : low;
+  const uint32_t odd = sizeof(Storage<D>) == 8 ? static_cast<uint32_t>(bits >> 32) : even;
+  return {{even, odd, even, odd}};
+}
+
+/// One thread's part of poisoning the elements begin..end of one trial, where `threads` share the
+/// work: core::PoisonMap::lay(). `trial` is where the trial's elements begin, and elements of a
+/// vector are stored by `store(address, vector)` where they are aligned and all of one tile.
+template <Dtype D, class Store>
+FAULTLINE_HD void lay_poison(const abi::PoisonSlot& tensor, uint32_t word, Storage<D>* trial,
+                             uint64_t begin, uint64_t end, uint32_t thread, uint32_t threads,
+                             Store&& store) {
+  using T = Storage<D>;
+  constexpr uint64_t kPerVector = sizeof(Vector) / sizeof(T);
+  const core::Poison poison{D, word, tensor.first_tile, tensor.has_tiles};
+  const uint64_t first = poison.bits(0);
+  // The finite pattern is the same in all tiles.
+  const bool by_tile = tensor.has_tiles && poison.bits(1) != first;
+  const bool wide = tensor.elements >> 31 != 0;
+  const bool aligned = reinterpret_cast<uintptr_t>(trial + begin) % sizeof(Vector) == 0;
+  const uint64_t tail = aligned ? begin + (end - begin) / kPerVector * kPerVector : begin;
+  const auto bits_at = [&](uint64_t i) {
+    return by_tile ? poison.bits(abi::tile_run(tensor.tiles, i, wide).tile) : first;
+  };
+  Vector vector = repeated<D>(first);
+  for (uint64_t i = begin + kPerVector * thread; i < tail; i += kPerVector * threads) {
+    if (by_tile) {
+      const abi::TileRun run = abi::tile_run(tensor.tiles, i, wide);
+      if (run.end < i + kPerVector) {
+        for (uint64_t j = i; j < i + kPerVector; ++j) trial[j] = static_cast<T>(bits_at(j));
+        continue;
+      }
+      vector = repeated<D>(poison.bits(run.tile));
+    }
+    store(trial + i, vector);
+  }
+  for (uint64_t i = tail + thread; i < end; i += threads) trial[i] = static_cast<T>(bits_at(i));
+}
+
 /// What is known of an accepted element without the whole rule.
 struct QuickCheck {
   bool decided = false;  ///< accepted, and the figures below hold; else ask core::check_element()

@@ -3,7 +3,7 @@
 // whatever the number of tensors, because a launch costs as much as the work.
 #include "faultline/core/acceptance.hpp"
 #include "faultline/core/output_hash.hpp"
-#include "faultline/core/tensor.hpp"
+#include "faultline/core/poison.hpp"
 #include "trial_abi.hpp"
 #include "trial_arithmetic.hpp"
 
@@ -29,6 +29,13 @@ __device__ void let_next_launch_begin() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
+}
+
+/// Nanoseconds of the device's global timer. PTX ISA, special register %globaltimer.
+__device__ uint64_t global_timer_ns() {
+  uint64_t t;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
+  return t;
 }
 
 /// Index of the tensor that holds chunk `chunk`: the last one whose first chunk is not beyond it.
@@ -78,26 +85,17 @@ __device__ void draw_chunk(const abi::InputSlot& input, uint64_t seed, uint64_t 
   }
 }
 
-/// 16 bytes at a time where the chunk is aligned so, and the rest by elements.
-template <typename T>
-__device__ void poison_chunk(void* tensor, uint64_t bits, uint64_t begin, uint64_t end) {
-  constexpr uint64_t kPerVector = sizeof(uint4) / sizeof(T);
-  T* const data = static_cast<T*>(tensor);
-  const bool aligned = reinterpret_cast<uintptr_t>(data + begin) % sizeof(uint4) == 0;
-  const uint64_t tail = aligned ? begin + (end - begin) / kPerVector * kPerVector : begin;
-  uint4 vector;
-  if constexpr (sizeof(T) == 8) {
-    const uint32_t low = static_cast<uint32_t>(bits), high = static_cast<uint32_t>(bits >> 32);
-    vector = make_uint4(low, high, low, high);
-  } else {
-    const uint32_t low = static_cast<uint32_t>(bits);
-    const uint32_t word = sizeof(T) == 4 ? low : low | low << 16;
-    vector = make_uint4(word, word, word, word);
-  }
-  for (uint64_t i = begin + kPerVector * threadIdx.x; i < tail; i += kPerVector * abi::kThreads) {
-    __stcg(reinterpret_cast<uint4*>(data + i), vector);  // one store: nvcc splits plain ones
-  }
-  for (uint64_t i = tail + threadIdx.x; i < end; i += abi::kThreads) data[i] = static_cast<T>(bits);
+template <Dtype kDtype>
+__device__ void poison_chunk(const abi::PoisonSlot& tensor, uint64_t trial, uint64_t begin,
+                             uint64_t end, uint32_t slot) {
+  using T = arithmetic::Storage<kDtype>;
+  arithmetic::lay_poison<kDtype>(
+      tensor, core::poison_word(trial), static_cast<T*>(tensor.data) + slot * tensor.elements,
+      begin, end, threadIdx.x, abi::kThreads, [](T* to, const arithmetic::Vector& v) {
+        // One store: nvcc splits plain ones.
+        __stcg(reinterpret_cast<uint4*>(to),
+               make_uint4(v.words[0], v.words[1], v.words[2], v.words[3]));
+      });
 }
 
 struct ElementMaxima {
@@ -192,7 +190,8 @@ __device__ void judge_element(const abi::CompareParameters& p, const abi::Compar
     const uint64_t got = core::load_bits(output.data, slot * output.elements + i, dtype);
     const double expected = output.expected[slot * output.reference_stride + i];
     const double bound = output.bound[slot * output.reference_stride + i];
-    const uint64_t poison = core::poison_bits(dtype, core::poison_word(trial));
+    const uint32_t own_tile = abi::tile_of(output, static_cast<uint32_t>(i));
+    const uint64_t poison = abi::poison_of(output, trial).bits(own_tile);
     const Judgement judgement = judge(dtype, got, expected, bound, poison);
     const core::ElementCheck& check = judgement.check;
     bad = core::is_failure(check.kind);
@@ -200,7 +199,7 @@ __device__ void judge_element(const abi::CompareParameters& p, const abi::Compar
                  check.kind == core::ElementClass::infinite;
     poisoned = check.kind == core::ElementClass::poison;
     no_reference = check.kind == core::ElementClass::no_reference;
-    tile = output.first_tile + abi::tile_of(output, static_cast<uint32_t>(i));
+    tile = output.first_tile + own_tile;
     raise_maxima(r.maxima, check.error, expected, judgement.rounded_error);
     // What must stay untouched holds the poison, which rotates: no part of the output's bits.
     const bool guarded = core::stays_untouched(bound);
@@ -356,7 +355,7 @@ __device__ void count_errors(const abi::CompareSlot& output, uint32_t begin, uin
   const T* const data = static_cast<const T*>(output.data) + slot * output.elements;
   const double* const expected = output.expected + slot * output.reference_stride;
   const double* const bound = output.bound + slot * output.reference_stride;
-  const uint64_t poison = core::poison_bits(kDtype, core::poison_word(trial));
+  const core::Poison poison = abi::poison_of(output, trial);
   for (uint32_t i = begin + threadIdx.x; i < end; i += abi::kThreads) {
     const double want = expected[i], limit = bound[i];
     if (core::stays_untouched(limit)) continue;
@@ -364,7 +363,8 @@ __device__ void count_errors(const abi::CompareSlot& output, uint32_t begin, uin
     const arithmetic::QuickCheck quick = arithmetic::quick_check<kDtype>(got, want, limit, 0.0);
     double ratio = quick.ratio, ulps = quick.ulps;
     if (!quick.decided) {
-      const Judgement judgement = judge(kDtype, got, want, limit, poison);
+      const Judgement judgement =
+          judge(kDtype, got, want, limit, poison.bits(abi::tile_of(output, i)));
       ratio = judgement.check.ratio;
       ulps = judgement.check.ulps;
     }
@@ -494,14 +494,13 @@ extern "C" __global__ void __launch_bounds__(abi::kThreads)
   if (chunk >= p.input_chunks[p.input_count]) {
     const uint32_t k = tensor_of_chunk(p.poisoned_chunks, p.poisoned_count, chunk);
     const abi::PoisonSlot& tensor = p.poisoned[k];
-    const uint64_t bits = core::poison_bits(tensor.dtype, core::poison_word(trial));
-    const uint64_t first = slot * tensor.elements;
     const uint64_t begin = static_cast<uint64_t>(chunk - p.poisoned_chunks[k]) * p.chunk;
     const uint64_t end = end_of(begin, tensor.elements);
-    switch (core::size_of(tensor.dtype)) {
-    case 2: poison_chunk<uint16_t>(tensor.data, bits, first + begin, first + end); break;
-    case 4: poison_chunk<uint32_t>(tensor.data, bits, first + begin, first + end); break;
-    default: poison_chunk<uint64_t>(tensor.data, bits, first + begin, first + end); break;
+    switch (tensor.dtype) {
+    case Dtype::f16: poison_chunk<Dtype::f16>(tensor, trial, begin, end, slot); break;
+    case Dtype::bf16: poison_chunk<Dtype::bf16>(tensor, trial, begin, end, slot); break;
+    case Dtype::f32: poison_chunk<Dtype::f32>(tensor, trial, begin, end, slot); break;
+    case Dtype::f64: poison_chunk<Dtype::f64>(tensor, trial, begin, end, slot); break;
     }
     return;
   }
@@ -614,6 +613,34 @@ extern "C" __global__ void __launch_bounds__(abi::kThreads)
 /// One thread: the next replay of a captured graph works on the next trials.
 extern "C" __global__ void faultline_advance(uint64_t* cursor, uint64_t trials) {
   *cursor += trials;
+}
+
+/// Poison in the block's dynamic shared memory, and in that of all multiprocessors at once: a block
+/// keeps its own until all blocks of the grid have theirs, so that no two of them were given the
+/// same. Block of any extent.
+extern "C" __global__ void __launch_bounds__(256)
+    faultline_dirty_shared(const __grid_constant__ abi::DirtySharedParameters p) {
+  extern __shared__ uint4 memory[];
+  const uint32_t word = core::poison_word(first_trial(p.range) + 1);
+  const uint32_t begin = static_cast<uint32_t>(__cvta_generic_to_shared(memory));
+  for (uint32_t at = 16 * threadIdx.x; at < p.bytes; at += 16 * blockDim.x) {
+    // Nothing reads it here: a plain store would be dropped.
+    asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(begin + at), "r"(word)
+                 : "memory");
+  }
+  if (threadIdx.x == 0) {
+    auto* const arrived = reinterpret_cast<unsigned long long*>(&p.meeting->arrived);
+    const uint64_t since = global_timer_ns();
+    const uint64_t ticket = atomicAdd(arrived, 1ull);
+    const uint64_t all = (ticket / gridDim.x + 1) * gridDim.x;
+    while (*reinterpret_cast<volatile unsigned long long*>(arrived) < all) {
+      if (global_timer_ns() - since > p.limit_ns) {
+        add(&p.meeting->missed, 1);
+        break;
+      }
+    }
+  }
+  __syncthreads();  // the memory is the block's until its thread 0 has met the others
 }
 
 /// 32-bit pattern over `bytes` bytes. One-dimensional grid.

@@ -40,6 +40,10 @@ void validate(const core::TrialPlan& plan, const core::TrialRequest& request) {
   if (request.count == 0) {
     refuse("0 trials were asked for");
   }
+  if (request.perturbation.offset_bytes % 16 != 0) {
+    refuse(fmt::format("offset_bytes={}: addresses can move by multiples of 16 bytes",
+                       request.perturbation.offset_bytes));
+  }
   std::size_t inputs = 0, outputs = 0, workspaces = 0;
   for (const core::BufferSpec& buffer : plan.buffers) {
     inputs += buffer.role == core::BufferRole::input;
@@ -179,7 +183,8 @@ ArmPlan plan_arm(const core::TrialPlan& plan, const core::TrialRequest& request,
     arm.note = std::move(why);
     return arm;
   };
-  if (perturbation.one_stream || perturbation.eager || perturbation.delay_sites != 0) {
+  if (perturbation.one_stream || perturbation.eager || perturbation.calls != 1 ||
+      perturbation.delay_sites != 0) {
     return skip("changes of the program are made before a backend sees it");
   }
   if (perturbation.blocker_ns > kLongestBlockerNs) {

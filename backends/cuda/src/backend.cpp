@@ -64,6 +64,12 @@ class CudaBackend final : public core::Backend {
                                 const core::Perturbation& perturbation, std::uint64_t,
                                 core::RaceMode) override {
     require_alive();
+    if (perturbation.offset_bytes != 0) {
+      throw core::UsageError(fmt::format(
+          "offset_bytes={}: a program is executed on buffers where they were allocated; trials, "
+          "which allocate their own, can move them",
+          perturbation.offset_bytes));
+    }
     std::vector<BoundBuffer> bound;
     for (const core::BufferHandle& handle : bindings) {
       const DeviceMemory& memory = memory_of(handle, 0);
@@ -106,7 +112,19 @@ class CudaBackend final : public core::Backend {
           kernels_.block_stream(perturbation.blocker_ns, stream);
         };
       }
-      prepared.issue(stream_.get(), after_launch, blocker);
+      BeforeLaunch before_launch;
+      const DeviceMemory meetings(
+          perturbation.dirty_shared ? prepared.launches() * sizeof(abi::SharedMeeting) : 0,
+          "the counters of shared memory");
+      if (meetings.bytes() > 0) {
+        check(cudaMemsetAsync(meetings.data(), 0, meetings.bytes(), stream_.get()),
+              "cannot clear the counters of shared memory");
+        before_launch = [&](std::uint64_t bytes, std::size_t place, cudaStream_t stream) {
+          kernels_.dirty_shared(bytes, {}, static_cast<std::uint32_t>(kernels_.multiprocessors()),
+                                meetings.as<abi::SharedMeeting>() + place, stream);
+        };
+      }
+      prepared.issue(stream_.get(), after_launch, blocker, before_launch);
       wait_for(stream_.get(), kExecutionLimit);
     } catch (const ExecutionFailure& failure) {
       report.status = failure.status();

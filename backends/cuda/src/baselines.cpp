@@ -340,8 +340,7 @@ class Baseline final : public CublasBaseline {
     abi::TrialRange range;
     range.campaign_seed = 1;
     range.first = set;
-    prepare_buffers(plan, core::DataMode::normal, buffers, range, true, false, kernels,
-                    stream_.get());
+    prepare_buffers(plan, core::DataMode::normal, buffers, range, true, {}, kernels, stream_.get());
     wait_for(stream_.get(), std::chrono::seconds(60));
   }
 

@@ -51,8 +51,8 @@ void number_chunks(std::span<const std::uint64_t> elements, std::uint32_t chunk,
   chunks[elements.size()] = static_cast<std::uint32_t>(next);
 }
 
-Comparator::Comparator(std::vector<core::BufferSpec> outputs, std::uint32_t batch,
-                       std::uint32_t capture_limit, bool hash_outputs,
+Comparator::Comparator(std::vector<core::BufferSpec> outputs, std::span<const core::Poison> poison,
+                       std::uint32_t batch, std::uint32_t capture_limit, bool hash_outputs,
                        std::uint32_t histogram_every, DeviceKernels& kernels)
     : outputs_(std::move(outputs)), kernels_(kernels) {
   for (std::size_t k = 0; k < outputs_.size(); ++k) {
@@ -68,6 +68,9 @@ Comparator::Comparator(std::vector<core::BufferSpec> outputs, std::uint32_t batc
         abi::fast_divisor(static_cast<std::uint32_t>(std::min(tiles.tile_cols, tiles.cols)));
     slot.tiles_across = static_cast<std::uint32_t>(tiles.tiles_across());
     slot.first_tile = base_.tile_count;
+    slot.poison_first_tile =
+        static_cast<std::uint32_t>(poison[k].first_tile % core::poison_codes(output.dtype));
+    slot.poison_has_tiles = poison[k].has_tiles;
     slot.dtype = output.dtype;
     base_.tile_count += static_cast<std::uint32_t>(tiles.tile_count());
     base_.elements += slot.elements;

@@ -26,11 +26,11 @@ struct ComparedOutput {
 
 class Comparator {
  public:
-  /// `outputs` in output order; at most abi::kMaxOutputs of them. `histogram_every` as in
-  /// core::TrialRequest; the next power of two counts.
-  Comparator(std::vector<core::BufferSpec> outputs, std::uint32_t batch,
-             std::uint32_t capture_limit, bool hash_outputs, std::uint32_t histogram_every,
-             DeviceKernels& kernels);
+  /// `outputs` in output order, at most abi::kMaxOutputs of them, and the poison of each, whatever
+  /// its pattern. `histogram_every` as in core::TrialRequest; the next power of two counts.
+  Comparator(std::vector<core::BufferSpec> outputs, std::span<const core::Poison> poison,
+             std::uint32_t batch, std::uint32_t capture_limit, bool hash_outputs,
+             std::uint32_t histogram_every, DeviceKernels& kernels);
 
   /// All figures to zero. Ordered in `stream`.
   void reset(cudaStream_t stream);

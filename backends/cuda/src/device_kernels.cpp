@@ -12,6 +12,10 @@ namespace faultline::cuda {
 namespace {
 
 constexpr unsigned kStressThreads = 256;
+// Shared memory is given out in units of 128 bytes (CUDA C++ Programming Guide, compute
+// capabilities).
+constexpr std::uint32_t kSharedUnit = 128;
+constexpr std::uint32_t kMeetingLimitNs = 20'000;
 
 }  // namespace
 
@@ -41,8 +45,12 @@ void DeviceKernels::set_carveout(int percent) {
   copy_once_ = modules_.kernel(stress_module_, "faultline_copy_once", options);
   find_ = modules_.kernel(stress_module_, "faultline_find_multiprocessors", options);
   block_ = modules_.kernel(stress_module_, "faultline_block_stream", options);
-  // All of it, and of the multiprocessor as well: a block has 1 KiB beside what it asks for.
   hold_bytes_ = static_cast<std::uint32_t>(modules_.facts().shared_per_block);
+  KernelOptions any_size = options;
+  any_size.dynamic_shared_bytes = hold_bytes_;
+  dirty_ = modules_.kernel(trial_module_, "faultline_dirty_shared", any_size);
+  dirty_shapes_.clear();
+  // All of it, and of the multiprocessor as well: a block has 1 KiB beside what it asks for.
   KernelOptions all;
   all.dynamic_shared_bytes = hold_bytes_;
   all.carveout_percent = 100;
@@ -114,6 +122,35 @@ void DeviceKernels::hash(const std::byte* data, std::uint64_t bytes, std::uint64
   const auto blocks = static_cast<unsigned>(
       std::clamp<std::uint64_t>(bytes / 4 / 1024, 1, 8 * static_cast<unsigned>(multiprocessors_)));
   launch(hash_, "faultline_hash", dim3(blocks), 256, 0, stream, data, bytes, sum);
+}
+
+/// As many blocks as fit by their shared memory. Few threads: stress kernels may be there, too.
+DeviceKernels::DirtyShape DeviceKernels::dirty_shape(std::uint32_t bytes) {
+  const auto known = dirty_shapes_.find(bytes);
+  if (known != dirty_shapes_.end()) return known->second;
+  constexpr int kThreadsOfAll = 1024;
+  DirtyShape shape;
+  int blocks = 0;
+  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+            &blocks, reinterpret_cast<const void*>(dirty_), static_cast<int>(shape.threads), bytes),
+        "cannot ask how many blocks fit on a multiprocessor");
+  shape.blocks = static_cast<unsigned>(std::max(blocks, 1));
+  shape.threads = std::clamp(kThreadsOfAll / static_cast<int>(shape.blocks) / 32 * 32, 32, 256);
+  return dirty_shapes_.emplace(bytes, shape).first->second;
+}
+
+void DeviceKernels::dirty_shared(std::uint64_t bytes, const abi::TrialRange& range,
+                                 std::uint32_t multiprocessors, abi::SharedMeeting* meeting,
+                                 cudaStream_t stream) {
+  abi::DirtySharedParameters p;
+  p.range = range;
+  p.bytes = static_cast<std::uint32_t>((bytes + kSharedUnit - 1) / kSharedUnit * kSharedUnit);
+  p.bytes = std::min(p.bytes, hold_bytes_ / kSharedUnit * kSharedUnit);
+  p.limit_ns = kMeetingLimitNs;
+  p.meeting = meeting;
+  const DirtyShape shape = dirty_shape(p.bytes);
+  launch(dirty_, "faultline_dirty_shared", dim3(shape.blocks * multiprocessors), shape.threads,
+         p.bytes, stream, p);
 }
 
 BlockNeeds DeviceKernels::stress_needs(bool memory) const {

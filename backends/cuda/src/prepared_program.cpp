@@ -88,6 +88,9 @@ PreparedProgram::PreparedProgram(const core::Program& program,
                 prepared.cluster.val.clusterDim = {launch.cluster[0], launch.cluster[1],
                                                    launch.cluster[2]};
               }
+              prepared.shared_bytes =
+                  needs_of(prepared.kernel, 1, launch.dynamic_shared_bytes).shared_bytes;
+              prepared.place = launch_steps_.size();
               prepared.arguments = PackedArguments(launch.arguments, bindings, encode);
               launch_steps_[operation.id] = steps_.size();
               step.what = std::move(prepared);
@@ -177,18 +180,29 @@ std::vector<BlockNeeds> PreparedProgram::block_needs() const {
   return needs;
 }
 
+std::size_t PreparedProgram::launches_with_shared_memory() const {
+  return static_cast<std::size_t>(std::count_if(steps_.begin(), steps_.end(), [](const Step& s) {
+    const auto* launch = std::get_if<Launch>(&s.what);
+    return launch != nullptr && launch->shared_bytes > 0;
+  }));
+}
+
 cudaStream_t PreparedProgram::stream_of(core::StreamId id, cudaStream_t main) {
   return id == 0 ? main : streams_.at(id).get();
 }
 
 cudaEvent_t PreparedProgram::event_of(core::EventId id) { return events_.at(id).get(); }
 
-void PreparedProgram::launch(Launch& launch, cudaStream_t stream) {
+void PreparedProgram::launch(Launch& launch, cudaStream_t stream,
+                             const BeforeLaunch& before_launch) {
   if (launch.reloaded) {
     detail::ReloadedModule& own = *launch.reloaded;
     wait_for(stream, reload_wait_);  // its kernel may still be running
     own.cache.unload(own.module);
     launch.kernel = own.cache.kernel(own.module, launch.entry, own.options);
+  }
+  if (before_launch && launch.shared_bytes > 0) {
+    before_launch(launch.shared_bytes, launch.place, stream);
   }
   launch.config.stream = stream;
   launch.config.attrs = launch.has_cluster ? &launch.cluster : nullptr;
@@ -231,7 +245,7 @@ void PreparedProgram::replay(Replay& replay, cudaStream_t stream) {
 }
 
 void PreparedProgram::issue(cudaStream_t main, const AfterLaunch& after_launch,
-                            const StreamBlocker& blocker) {
+                            const StreamBlocker& blocker, const BeforeLaunch& before_launch) {
   const auto link = [](cudaEvent_t event, cudaStream_t from, cudaStream_t to) {
     check_execution(cudaEventRecord(event, from), "cannot record an event");
     check_execution(cudaStreamWaitEvent(to, event, 0), "cannot wait for an event");
@@ -255,7 +269,7 @@ void PreparedProgram::issue(cudaStream_t main, const AfterLaunch& after_launch,
     std::visit(
         Overloaded{
             [&](Launch& prepared) {
-              launch(prepared, stream);
+              launch(prepared, stream, before_launch);
               if (capturing) {
                 // The launch just captured is what the stream's next node would depend on.
                 cudaStreamCaptureStatus status{};

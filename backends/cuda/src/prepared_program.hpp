@@ -27,6 +27,11 @@ using FillWords = std::function<void(std::byte* data, std::uint64_t bytes, std::
 /// Called after each launch that is not being captured, and after each graph replay.
 using AfterLaunch = std::function<void(cudaStream_t stream)>;
 
+/// Called in front of each launch that uses shared memory, also of one that is being captured:
+/// `shared_bytes` of a block, static and dynamic, and the launch's place among the program's.
+using BeforeLaunch =
+    std::function<void(std::uint64_t shared_bytes, std::size_t place, cudaStream_t stream)>;
+
 /// Holds up streams in front of a program: all that it uses, or one of them.
 struct StreamBlocker {
   std::function<void(cudaStream_t stream)> block;  ///< launches what the stream has to wait for
@@ -51,6 +56,8 @@ struct PreparedLaunch {
   std::string entry;
   std::unique_ptr<ReloadedModule> reloaded;
   cudaKernel_t kernel = nullptr;
+  std::uint64_t shared_bytes = 0;  ///< of a block, static and dynamic
+  std::size_t place = 0;           ///< among the program's launches
   cudaLaunchConfig_t config{};
   cudaLaunchAttribute cluster{};
   bool has_cluster = false;
@@ -87,11 +94,15 @@ class PreparedProgram {
   /// What a block of each launch takes of a multiprocessor.
   std::vector<BlockNeeds> block_needs() const;
 
+  /// How many launches use shared memory, and how many there are.
+  std::size_t launches_with_shared_memory() const;
+  std::size_t launches() const { return launch_steps_.size(); }
+
   /// Issues every operation. Logical stream 0 is `stream`; the others fork from it at the beginning
   /// and join it at the end, so that work issued before and after the program is ordered with all
   /// of it.
   void issue(cudaStream_t stream, const AfterLaunch& after_launch = {},
-             const StreamBlocker& blocker = {});
+             const StreamBlocker& blocker = {}, const BeforeLaunch& before_launch = {});
 
  private:
   using Launch = detail::PreparedLaunch;
@@ -111,7 +122,7 @@ class PreparedProgram {
     std::map<core::OperationId, cudaGraphNode_t> nodes;
   };
 
-  void launch(Launch& launch, cudaStream_t stream);
+  void launch(Launch& launch, cudaStream_t stream, const BeforeLaunch& before_launch);
   void replay(Replay& replay, cudaStream_t stream);
   cudaStream_t stream_of(core::StreamId id, cudaStream_t main);
   cudaEvent_t event_of(core::EventId id);

@@ -116,6 +116,7 @@ core::Backend::Timing time_plan(const core::TrialPlan& plan,
 
   const FillWords fill = [&kernels](std::byte* data, std::uint64_t bytes, std::uint32_t word,
                                     cudaStream_t s) { kernels.fill(data, bytes, word, s); };
+  const std::vector<abi::PoisonSlot> poison = poison_slots(plan);
   std::vector<PreparedProgram> programs;
   for (std::uint64_t s = 0; s < sets; ++s) {
     std::byte* next_rotated = rotated_memory.data() + s * rotated;
@@ -129,7 +130,7 @@ core::Backend::Timing time_plan(const core::TrialPlan& plan,
     abi::TrialRange range;
     range.campaign_seed = 1;
     range.first = s;
-    prepare_buffers(plan, core::DataMode::normal, buffers, range, true, true, kernels,
+    prepare_buffers(plan, core::DataMode::normal, buffers, range, true, poison, kernels,
                     stream.get());
     programs.emplace_back(program, buffers, modules, kDefaultCarveout, fill);
   }

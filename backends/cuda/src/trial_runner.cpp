@@ -80,6 +80,7 @@ core::TrialResult TrialRunner::run(bool& context_lost) {
     }
     warm_up();
     comparator_->reset(stream_.get());
+    clear_meetings();
     wait();
     if (CoResidentKernel::wanted(request_.perturbation)) {
       if (std::string why_not = start_beside(); !why_not.empty()) {
@@ -108,12 +109,11 @@ core::TrialResult TrialRunner::run(bool& context_lost) {
     if (stress_) {
       result_.overlap_proven = stress_->overlap_proven();
       result_.held_sms = stress_->held();
-      if (!result_.overlap_proven) {
-        result_.note += (result_.note.empty() ? "" : "; ") + stress_->failure();
-      }
+      if (!result_.overlap_proven) add_note(stress_->failure());
       stress_.reset();
     }
     comparator_->collect(request_, !arm_.fresh_inputs, result_, stream_.get());
+    note_meetings();
     if (!result_.changed_inputs.empty() && result_.trials > 0) fail_for_changed_inputs();
     if (result_.trials != issued_) {
       result_.status = ExecutionStatus::error;
@@ -167,6 +167,10 @@ void TrialRunner::fail_for_changed_inputs() {
   }
 }
 
+void TrialRunner::add_note(const std::string& note) {
+  result_.note += (result_.note.empty() ? "" : "; ") + note;
+}
+
 void TrialRunner::wait() { wait_for(stream_.get(), limit()); }
 
 /// What does not fit beside another kernel waits until that ends by itself, and does not hang.
@@ -214,9 +218,9 @@ std::string TrialRunner::start_beside() {
                          core::name_of(kind));
     }
     if (blocks < usual) {
-      result_.note += fmt::format("{}{} of {} blocks of the stress kernel on a multiprocessor: no "
-                                  "more fit beside a block of the subject",
-                                  result_.note.empty() ? "" : "; ", blocks, usual);
+      add_note(fmt::format("{} of {} blocks of the stress kernel on a multiprocessor: no more fit "
+                           "beside a block of the subject",
+                           blocks, usual));
     }
   }
   stress_ = std::make_unique<CoResidentKernel>(perturbation, blocks, kernels_);
@@ -242,7 +246,8 @@ double TrialRunner::slowed_launch() {
       oracle_of(set, arm_.batch).issue(stream_.get());
     }
   });
-  const double subject = seconds_of([&] { subject_of(set, arm_.batch).issue(stream_.get()); });
+  const double subject = seconds_of(
+      [&] { subject_of(set, arm_.batch).issue(stream_.get(), {}, {}, dirty_of(range)); });
   const double compared = seconds_of(
       [&] { comparator_->compare(range, set.compared, !arm_.fresh_inputs, stream_.get()); });
   const std::uint64_t blocks = traits_of(plan_.program(arm_.batch)).most_blocks;
@@ -270,11 +275,11 @@ abi::TrialRange TrialRunner::range_of(std::uint64_t trial, std::uint32_t trials)
 }
 
 void TrialRunner::allocate() {
-  const std::uint64_t batch = arm_.batch;
+  const std::uint64_t batch = arm_.batch, offset = request_.perturbation.offset_bytes;
   std::uint64_t set_bytes = 0, shared_bytes = 0;
   for (const core::BufferSpec& buffer : plan_.buffers) {
     (buffer.role == core::BufferRole::input ? set_bytes : shared_bytes) +=
-        align_up(buffer.bytes() * batch);
+        align_up(offset + buffer.bytes() * batch);
   }
   // Fixed inputs are the same in every slot, so one trial's reference serves all.
   const std::uint64_t reference_trials = arm_.fresh_inputs ? batch : 1;
@@ -310,8 +315,8 @@ void TrialRunner::allocate() {
     std::byte* shared = output_memory_.data();
     for (const core::BufferSpec& buffer : plan_.buffers) {
       std::byte*& next = buffer.role == core::BufferRole::input ? input : shared;
-      set.buffers.push_back({next, buffer.bytes() * batch});
-      next += align_up(buffer.bytes() * batch);
+      set.buffers.push_back({next + offset, buffer.bytes() * batch});
+      next += align_up(offset + buffer.bytes() * batch);
     }
     set.oracle_bindings = set.buffers;
     std::byte* reference =
@@ -332,12 +337,17 @@ void TrialRunner::allocate() {
     sets_.push_back(std::move(set));
   }
 
+  poison_ = poison_slots(plan_);
+  const core::PoisonMap map(plan_.buffers);
   std::vector<core::BufferSpec> outputs;
+  std::vector<core::Poison> poison;
   for (const std::uint32_t index : outputs_) {
     outputs.push_back(plan_.buffers[index]);
+    poison.push_back(map.of(index, 0));
   }
-  comparator_ = std::make_unique<Comparator>(std::move(outputs), arm_.batch, request_.capture_limit,
-                                             !arm_.fresh_inputs, arm_.histogram_every, kernels_);
+  comparator_ =
+      std::make_unique<Comparator>(std::move(outputs), poison, arm_.batch, request_.capture_limit,
+                                   !arm_.fresh_inputs, arm_.histogram_every, kernels_);
   std::set<core::ModuleRef> modules;
   for (const core::Operation& operation : plan_.program(arm_.batch).operations) {
     if (const auto* launch = std::get_if<core::LaunchOperation>(&operation.what)) {
@@ -379,7 +389,10 @@ PreparedProgram& TrialRunner::oracle_of(InputSet& set, std::uint32_t trials) {
 }
 
 void TrialRunner::prepare(InputSet& set, const abi::TrialRange& range, bool draw, bool poison) {
-  prepare_buffers(plan_, request_.data, set.buffers, range, draw, poison, kernels_, stream_.get());
+  prepare_buffers(plan_, request_.data, set.buffers, range, draw,
+                  poison ? std::span<const abi::PoisonSlot>(poison_)
+                         : std::span<const abi::PoisonSlot>(),
+                  kernels_, stream_.get());
 }
 
 std::vector<core::Tensor> TrialRunner::host_inputs(std::uint64_t trial) const {
@@ -514,7 +527,13 @@ void TrialRunner::warm_up() {
     oracle_of(set, arm_.batch).issue(stream_.get());
   }
   const std::vector<std::uint64_t> laid = hash_inputs(set);
-  subject_of(set, arm_.batch).issue(stream_.get());
+  if (request_.perturbation.dirty_shared) {
+    meetings_ = DeviceMemory(subject_of(set, arm_.batch).launches() * sizeof(abi::SharedMeeting),
+                             "the counters of shared memory");
+    clear_meetings();
+  }
+  subject_of(set, arm_.batch)
+      .issue(stream_.get(), {}, {}, dirty_of(range_of(request_.first_trial, arm_.batch)));
   wait();  // what follows would block behind a hang
   check_inputs(set, laid);
   comparator_->reset(stream_.get());
@@ -612,6 +631,47 @@ StreamBlocker TrialRunner::blocker_of(const abi::TrialRange& range, bool capturi
           .choice = range.first};
 }
 
+/// Fills the shared memory that the blocks of a launch get, in front of it.
+BeforeLaunch TrialRunner::dirty_of(const abi::TrialRange& range) {
+  const core::Perturbation& perturbation = request_.perturbation;
+  if (!perturbation.dirty_shared) return {};
+  const std::uint32_t multiprocessors =
+      perturbation.free_sms > 0 ? perturbation.free_sms
+                                : static_cast<std::uint32_t>(kernels_.multiprocessors());
+  return
+      [this, range, multiprocessors](std::uint64_t bytes, std::size_t place, cudaStream_t stream) {
+        const std::size_t places = meetings_.bytes() / sizeof(abi::SharedMeeting);
+        kernels_.dirty_shared(bytes, range, multiprocessors,
+                              meetings_.as<abi::SharedMeeting>() + place % places, stream);
+      };
+}
+
+void TrialRunner::clear_meetings() {
+  if (meetings_.bytes() == 0) return;
+  check(cudaMemsetAsync(meetings_.data(), 0, meetings_.bytes(), stream_.get()),
+        "cannot clear the counters of shared memory");
+}
+
+/// What is not certain of the shared memory that was dirtied.
+void TrialRunner::note_meetings() {
+  if (!request_.perturbation.dirty_shared) return;
+  if (subject_of(sets_.front(), arm_.batch).launches_with_shared_memory() == 0) {
+    return add_note("no launch uses shared memory: there was none to dirty");
+  }
+  std::vector<abi::SharedMeeting> meetings(meetings_.bytes() / sizeof(abi::SharedMeeting));
+  copy_to_host(std::as_writable_bytes(std::span(meetings)), meetings_.data(), stream_.get());
+  std::uint64_t arrived = 0, missed = 0;
+  for (const abi::SharedMeeting& meeting : meetings) {
+    arrived += meeting.arrived;
+    missed += meeting.missed;
+  }
+  if (missed > 0) {
+    add_note(fmt::format("{} of {} blocks that dirtied shared memory did not see all the others "
+                         "hold theirs: some of it may have been left as it was",
+                         missed, arrived));
+  }
+}
+
 void TrialRunner::reload_modules() {
   wait();
   for (InputSet& set : sets_) {
@@ -648,7 +708,8 @@ void TrialRunner::issue_launch(std::uint64_t launch_index, const abi::TrialRange
       after_launch = [this](cudaStream_t stream) { wait_for(stream, limit()); };
     }
   }
-  subject_of(set, range.batch).issue(stream_.get(), after_launch, blocker_of(range, capturing));
+  subject_of(set, range.batch)
+      .issue(stream_.get(), after_launch, blocker_of(range, capturing), dirty_of(range));
   if (unblocked_ && !capturing) {
     const cudaError_t state = cudaEventQuery(unblocked_->get());
     if (state != cudaSuccess && state != cudaErrorNotReady) {

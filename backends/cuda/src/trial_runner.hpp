@@ -61,6 +61,10 @@ class TrialRunner {
   void run_launches();
   void run_graphs();
   StreamBlocker blocker_of(const abi::TrialRange& range, bool capturing);
+  BeforeLaunch dirty_of(const abi::TrialRange& range);
+  void clear_meetings();
+  void note_meetings();
+  void add_note(const std::string& note);
   void host_wait();
   void reload_modules();
   bool checkpoint(bool force);
@@ -81,9 +85,11 @@ class TrialRunner {
   SlowedLaunches& slowed_;
   ArmPlan arm_;
   std::vector<std::uint32_t> inputs_, outputs_;  // indices into plan_.buffers
+  std::vector<abi::PoisonSlot> poison_;          // by buffer
 
   Stream stream_;
   DeviceMemory input_memory_, output_memory_, reference_memory_, flush_memory_, cursor_;
+  DeviceMemory meetings_;  // an abi::SharedMeeting of each launch
   std::vector<InputSet> sets_;
   std::unique_ptr<Comparator> comparator_;
   std::unique_ptr<CoResidentKernel> stress_;
