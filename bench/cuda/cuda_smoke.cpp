@@ -556,7 +556,7 @@ void kernels_alone(Context& context) {
     cuda::check(cudaMemsetAsync(meetings.data(), 0, meetings.bytes(), stream.get()),
                 "cannot clear the counters");
     const auto dirty = [&](std::uint64_t bytes, std::size_t place, cudaStream_t s) {
-      kernels.dirty_shared(bytes, range, static_cast<std::uint32_t>(kernels.multiprocessors()),
+      kernels.dirty_shared(bytes, range, static_cast<std::uint32_t>(kernels.multiprocessors()), 0,
                            meetings.as<cuda::abi::SharedMeeting>() + place, s);
     };
     const auto whole = [&](std::uint64_t, cudaStream_t s) {

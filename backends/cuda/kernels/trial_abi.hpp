@@ -216,10 +216,11 @@ struct CompareSlot {
   core::Dtype dtype = core::Dtype::f32;
 };
 
-/// What each block of one launch that dirties shared memory adds to.
+/// Where the blocks of a launch that dirties shared memory meet; zero at first.
 struct SharedMeeting {
-  uint64_t arrived;  ///< blocks that hold their shared memory, of all launches so far
-  uint64_t missed;   ///< blocks that did not see all the others arrive
+  uint64_t arrived;  ///< blocks that hold their shared memory; 0 between launches
+  uint64_t met;      ///< launches all blocks of which have arrived
+  uint64_t missed;   ///< blocks that ended before they saw all the others arrive
 };
 
 /// Lay core::poison_word(trial + 1) over the shared memory of all multiprocessors, the trial being

@@ -629,13 +629,21 @@ extern "C" __global__ void __launch_bounds__(256)
                  : "memory");
   }
   if (threadIdx.x == 0) {
-    auto* const arrived = reinterpret_cast<unsigned long long*>(&p.meeting->arrived);
+    abi::SharedMeeting& meeting = *p.meeting;
     const uint64_t since = global_timer_ns();
-    const uint64_t ticket = atomicAdd(arrived, 1ull);
-    const uint64_t all = (ticket / gridDim.x + 1) * gridDim.x;
-    while (*reinterpret_cast<volatile unsigned long long*>(arrived) < all) {
-      if (global_timer_ns() - since > p.limit_ns) {
-        add(&p.meeting->missed, 1);
+    const volatile uint64_t* const met = &meeting.met;
+    const uint64_t met_before = *met;
+    __threadfence();  // read before this block arrives, without which it cannot grow
+    const uint64_t arrived =
+        atomicAdd(reinterpret_cast<unsigned long long*>(&meeting.arrived), 1ull);
+    if (arrived + 1 == gridDim.x) {
+      meeting.arrived = 0;
+      __threadfence();
+      add(&meeting.met, 1);
+    } else {
+      while (*met == met_before) {
+        if (global_timer_ns() - since <= p.limit_ns) continue;
+        add(&meeting.missed, 1);
         break;
       }
     }

@@ -124,31 +124,43 @@ void DeviceKernels::hash(const std::byte* data, std::uint64_t bytes, std::uint64
   launch(hash_, "faultline_hash", dim3(blocks), 256, 0, stream, data, bytes, sum);
 }
 
-/// As many blocks as fit by their shared memory. Few threads: stress kernels may be there, too.
-DeviceKernels::DirtyShape DeviceKernels::dirty_shape(std::uint32_t bytes) {
-  const auto known = dirty_shapes_.find(bytes);
+/// As many blocks as fit by their shared memory, with what a stress kernel's blocks have of it laid
+/// to theirs. Few threads, for the same reason.
+DeviceKernels::DirtyShape DeviceKernels::dirty_shape(std::uint32_t bytes,
+                                                     std::uint32_t stress_blocks) {
+  const auto known = dirty_shapes_.find({bytes, stress_blocks});
   if (known != dirty_shapes_.end()) return known->second;
-  constexpr int kThreadsOfAll = 1024;
+  constexpr int kThreadsOfAll = 1024, kWarp = 32;
+  const auto fitting = [&](std::uint64_t bytes_of_block) {
+    int blocks = 0;
+    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+              &blocks, reinterpret_cast<const void*>(dirty_), kWarp, bytes_of_block),
+          "cannot ask how many blocks fit on a multiprocessor");
+    return blocks;
+  };
+  const int beside = static_cast<int>(stress_blocks);
+  const std::uint64_t reserved = stress_blocks * modules_.facts().shared_reserved_per_block;
+  int blocks = std::max(std::min(fitting(bytes), fitting(0) - beside), 1);
+  while (blocks > 1 && fitting(bytes + reserved / static_cast<std::uint64_t>(blocks)) < blocks) {
+    --blocks;
+  }
   DirtyShape shape;
-  int blocks = 0;
-  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-            &blocks, reinterpret_cast<const void*>(dirty_), static_cast<int>(shape.threads), bytes),
-        "cannot ask how many blocks fit on a multiprocessor");
-  shape.blocks = static_cast<unsigned>(std::max(blocks, 1));
-  shape.threads = std::clamp(kThreadsOfAll / static_cast<int>(shape.blocks) / 32 * 32, 32, 256);
-  return dirty_shapes_.emplace(bytes, shape).first->second;
+  shape.blocks = static_cast<unsigned>(blocks);
+  shape.threads =
+      static_cast<unsigned>(std::clamp(kThreadsOfAll / blocks / kWarp * kWarp, kWarp, 256));
+  return dirty_shapes_.emplace(std::pair(bytes, stress_blocks), shape).first->second;
 }
 
 void DeviceKernels::dirty_shared(std::uint64_t bytes, const abi::TrialRange& range,
-                                 std::uint32_t multiprocessors, abi::SharedMeeting* meeting,
-                                 cudaStream_t stream) {
+                                 std::uint32_t multiprocessors, std::uint32_t stress_blocks,
+                                 abi::SharedMeeting* meeting, cudaStream_t stream) {
   abi::DirtySharedParameters p;
   p.range = range;
   p.bytes = static_cast<std::uint32_t>((bytes + kSharedUnit - 1) / kSharedUnit * kSharedUnit);
   p.bytes = std::min(p.bytes, hold_bytes_ / kSharedUnit * kSharedUnit);
   p.limit_ns = kMeetingLimitNs;
   p.meeting = meeting;
-  const DirtyShape shape = dirty_shape(p.bytes);
+  const DirtyShape shape = dirty_shape(p.bytes, stress_blocks);
   launch(dirty_, "faultline_dirty_shared", dim3(shape.blocks * multiprocessors), shape.threads,
          p.bytes, stream, p);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <utility>
 
 #include "module_cache.hpp"
 #include "trial_abi.hpp"
@@ -25,11 +26,11 @@ class DeviceKernels {
   void fill(std::byte* data, std::uint64_t bytes, std::uint32_t word, cudaStream_t stream);
   /// Lays core::poison_word() of the trial behind the range's first over the shared memory that
   /// blocks of `bytes` bytes get, static and dynamic together, on so many multiprocessors: with as
-  /// many blocks as fit at once, under the carve-out that the subject's kernels have. `meeting` is
-  /// of launches that do not overlap, zero at first.
+  /// many blocks as fit at once, under the carve-out that the subject's kernels have, beside
+  /// `stress_blocks` of a stress kernel on each. `meeting` is of launches that do not overlap.
   void dirty_shared(std::uint64_t bytes, const abi::TrialRange& range,
-                    std::uint32_t multiprocessors, abi::SharedMeeting* meeting,
-                    cudaStream_t stream);
+                    std::uint32_t multiprocessors, std::uint32_t stress_blocks,
+                    abi::SharedMeeting* meeting, cudaStream_t stream);
   /// Adds to *sum a hash of `bytes` bytes.
   void hash(const std::byte* data, std::uint64_t bytes, std::uint64_t* sum, cudaStream_t stream);
   /// words: a power of two. `blocks`: on each multiprocessor.
@@ -65,7 +66,7 @@ class DeviceKernels {
     unsigned blocks = 1;  ///< on a multiprocessor
     unsigned threads = 32;
   };
-  DirtyShape dirty_shape(std::uint32_t bytes);
+  DirtyShape dirty_shape(std::uint32_t bytes, std::uint32_t stress_blocks);
   template <class... Arguments>
   void launch(cudaKernel_t kernel, const char* name, dim3 grid, unsigned threads,
               std::uint32_t dynamic_shared_bytes, cudaStream_t stream, Arguments... arguments);
@@ -75,7 +76,8 @@ class DeviceKernels {
   int multiprocessors_ = 1;
   std::uint32_t hold_bytes_ = 0;
   bool hopper_ = false;
-  std::map<std::uint32_t, DirtyShape> dirty_shapes_;  ///< by bytes
+  /// By bytes and blocks of a stress kernel.
+  std::map<std::pair<std::uint32_t, std::uint32_t>, DirtyShape> dirty_shapes_;
   cudaKernel_t prepare_{}, compare_{}, advance_{}, fill_{}, hash_{}, dirty_{};
   cudaKernel_t stress_memory_{}, stress_compute_{}, read_once_{}, copy_once_{};
   cudaKernel_t hold_{}, find_{}, block_{};

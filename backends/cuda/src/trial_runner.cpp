@@ -638,12 +638,14 @@ BeforeLaunch TrialRunner::dirty_of(const abi::TrialRange& range) {
   const std::uint32_t multiprocessors =
       perturbation.free_sms > 0 ? perturbation.free_sms
                                 : static_cast<std::uint32_t>(kernels_.multiprocessors());
-  return
-      [this, range, multiprocessors](std::uint64_t bytes, std::size_t place, cudaStream_t stream) {
-        const std::size_t places = meetings_.bytes() / sizeof(abi::SharedMeeting);
-        kernels_.dirty_shared(bytes, range, multiprocessors,
-                              meetings_.as<abi::SharedMeeting>() + place % places, stream);
-      };
+  const std::uint32_t stress_blocks = perturbation.co_resident != core::CoResident::none
+                                          ? CoResidentKernel::usual_blocks(perturbation.co_resident)
+                                          : 0;
+  return [=, this](std::uint64_t bytes, std::size_t place, cudaStream_t stream) {
+    const std::size_t places = meetings_.bytes() / sizeof(abi::SharedMeeting);
+    kernels_.dirty_shared(bytes, range, multiprocessors, stress_blocks,
+                          meetings_.as<abi::SharedMeeting>() + place % places, stream);
+  };
 }
 
 void TrialRunner::clear_meetings() {
@@ -660,15 +662,15 @@ void TrialRunner::note_meetings() {
   }
   std::vector<abi::SharedMeeting> meetings(meetings_.bytes() / sizeof(abi::SharedMeeting));
   copy_to_host(std::as_writable_bytes(std::span(meetings)), meetings_.data(), stream_.get());
-  std::uint64_t arrived = 0, missed = 0;
+  std::uint64_t met = 0, missed = 0;
   for (const abi::SharedMeeting& meeting : meetings) {
-    arrived += meeting.arrived;
+    met += meeting.met;
     missed += meeting.missed;
   }
   if (missed > 0) {
-    add_note(fmt::format("{} of {} blocks that dirtied shared memory did not see all the others "
-                         "hold theirs: some of it may have been left as it was",
-                         missed, arrived));
+    add_note(fmt::format("of {} launches that dirtied shared memory {} blocks did not see all the "
+                         "others hold theirs: some of it may have been left as it was",
+                         met, missed));
   }
 }
 
