@@ -78,8 +78,8 @@ Seen look(const Facts& facts) {
       }
     }
   }
-  seen.contradicted = seen.contradicted || evidence.mode != "stress" || !some_wrong ||
-                      calls.first_wrong > 0 || calls.second_wrong < calls.second_trials;
+  seen.contradicted = seen.contradicted || !some_wrong || calls.first_wrong > 0 ||
+                      calls.second_wrong < calls.second_trials;
   seen.some_right = seen.some_right || calls.first_trials > calls.first_wrong;
   if (seen.contradicted) return seen;
   calls.decides = calls.first_trials > 0 && calls.second_trials > 0 &&

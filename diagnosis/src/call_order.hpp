@@ -9,8 +9,8 @@
 
 namespace faultline::diagnosis {
 
-/// First calls of a freshly loaded module, and second calls on the same buffers, of a campaign: of
-/// its arms and of its experiments. A model loads modules anew in every trial.
+/// First calls of a freshly loaded module, and second calls on the same buffers: those of all arms
+/// and of experiments. A model loads modules anew in every trial.
 struct CallOrder {
   std::uint64_t first_trials = 0, first_wrong = 0;
   std::uint64_t second_trials = 0, second_wrong = 0;

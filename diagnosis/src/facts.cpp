@@ -12,6 +12,7 @@
 #include "faultline/diagnosis/cell_text.hpp"
 #include "faultline/diagnosis/experiment.hpp"
 #include "faultline/diagnosis/totals.hpp"
+#include "rules/rule.hpp"
 #include "words.hpp"
 
 namespace faultline::diagnosis {
@@ -199,8 +200,28 @@ bool poison_is_refuted(const Facts& facts) {
   return differs;
 }
 
+namespace {
+
+/// Every trial is wrong where shared memory is dirtied, by bits that follow the poison: what
+/// differs in other arms is what shared memory happened to hold.
+bool shared_memory_explains_what_differs(const Facts& facts) {
+  bool dirtied = false, others = false;
+  for (const core::ArmEvidence* arm : facts.arms) {
+    const core::TrialResult& r = arm->result;
+    if (!arm->perturbation.dirty_shared) {
+      others = true;
+    } else if (r.trials > 0) {
+      if (r.wrong_values < r.trials) return false;
+      dirtied = true;
+    }
+  }
+  return dirtied && others && values_follow_poison(facts);
+}
+
+}  // namespace
+
 std::vector<std::string> timing_dependence(const Facts& facts) {
-  if (calls_explain_what_differs(facts)) return {};
+  if (calls_explain_what_differs(facts) || shared_memory_explains_what_differs(facts)) return {};
   std::vector<const core::ArmEvidence*> fixed;
   for (const core::ArmEvidence* arm : facts.arms) {
     if (!arm->perturbation.fresh_inputs && arm->result.trials > 0) fixed.push_back(arm);
@@ -212,7 +233,7 @@ std::vector<std::string> timing_dependence(const Facts& facts) {
   std::array<std::uint64_t, kPoisons> failures{}, laid{};
   for (const core::ArmEvidence* arm : fixed) {
     const core::TrialResult& r = arm->result;
-    if (r.failures.size() != r.failed) continue;
+    if (r.failures.size() != r.failed || arm->perturbation.calls > 1) continue;
     for (const core::FailedTrial& failure : r.failures) ++failures[failure.trial % kPoisons];
     for (std::uint64_t p = 0; p < kPoisons; ++p) {
       laid[p] += r.trials / kPoisons + (p < r.trials % kPoisons ? 1 : 0);

@@ -292,16 +292,17 @@ class RecordDraw {
                                     real()};
     });
     e.experiments = some(1, [&] {
-      return core::ExperimentEvidence{static_cast<core::ExperimentEvidence::Kind>(source_.below(7)),
-                                      text(),
-                                      text(),
-                                      number(),
-                                      number(),
-                                      number(),
-                                      number(),
-                                      text(),
-                                      text(),
-                                      text()};
+      return core::ExperimentEvidence{
+          static_cast<core::ExperimentEvidence::Kind>(source_.below(11)),
+          text(),
+          text(),
+          number(),
+          number(),
+          number(),
+          number(),
+          text(),
+          text(),
+          text()};
     });
     e.interrupted = flag();
     return e;

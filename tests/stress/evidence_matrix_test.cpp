@@ -200,6 +200,14 @@ TEST_F(EvidenceMatrix, AnArmOfOneCallAloneAsksForTheSecond) {
   EXPECT_EQ(verdict.findings[0].finding, FindingClass::state) << verdict.summary;
   EXPECT_THAT(verdict.findings[0].evidence,
               testing::Contains(HasSubstr("a second call in each trial, of a module")));
+  // A loop alone says nothing of it, and nothing wrong: no race, although one trial was right.
+  stress::RunOptions loop;
+  loop.follow_ups = loop.experiments = false;
+  CountingBackend same(false, 1);
+  stress::CampaignPlan plan;
+  plan.arms.emplace_back().trials = 50;
+  verdict = diagnosis::diagnose(stress::run_campaign(same, trial, plan, loop));
+  EXPECT_EQ(verdict.findings[0].finding, FindingClass::unknown) << verdict.summary;
   // On a model nothing is wrong before it is called twice.
   CountingBackend model(true, 1);
   evidence = run(model, 8, {"random_random"});
