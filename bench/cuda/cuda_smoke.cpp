@@ -436,6 +436,23 @@ std::vector<core::Perturbation> all_arms() {
   add("blocker 50 us", [](auto& p) { p.blocker_ns = 50'000; });
   add("1 SM", [](auto& p) { p.free_sms = 1; });
   add("8 SMs", [](auto& p) { p.free_sms = 8; });
+  add("dirty shared", [](auto& p) { p.dirty_shared = true; });
+  add("dirty shared, graph", [](auto& p) {
+    p.dirty_shared = true;
+    p.graph_trials = 500;
+  });
+  add("dirty shared, memory", [](auto& p) {
+    p.dirty_shared = true;
+    p.co_resident = core::CoResident::memory_stress;
+  });
+  add("dirty shared, 8 SMs", [](auto& p) {
+    p.dirty_shared = true;
+    p.free_sms = 8;
+  });
+  add("offset, cold pool", [](auto& p) {
+    p.offset_bytes = 16;
+    p.pool_bytes = kPool;
+  });
   add("batch 64 fresh", [](auto& p) {
     p.batch = 64;
     p.fresh_inputs = true;
@@ -481,6 +498,8 @@ void arms(Context& context) {
       context.check(r.status == core::ExecutionStatus::completed && r.trials == 2000,
                     fmt::format("{} {} {} completes", c.subject, c.config, arm.name));
       context.check(r.overlap_proven, fmt::format("{} {}: overlap", c.subject, arm.name));
+      context.check(!arm.dirty_shared || r.note.find("did not see") == std::string::npos,
+                    fmt::format("{} {}: all shared memory was dirtied", c.subject, arm.name));
       Json j = to_json(r);
       j["subject"] = c.subject;
       j["config"] = c.config;
@@ -638,6 +657,10 @@ void rates(Context& context) {
     measure(fmt::format("batched {}", batch).c_str(), 1'000'000, batch == 1024 ? 1.5e6 : 0,
             [&](auto& p) { p.batch = batch; });
   }
+  measure("serial graph, shared memory dirtied", 20000, 0, [](auto& p) {
+    p.graph_trials = 500;
+    p.dirty_shared = true;
+  });
   measure("fixed inputs, stream", 20000, 0, [](auto& p) { p.fresh_inputs = false; });
   measure("fixed inputs, graph", 40000, 0, [](auto& p) {
     p.fresh_inputs = false;

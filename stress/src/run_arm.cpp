@@ -293,6 +293,17 @@ void finish_evidence(core::Evidence& evidence, const core::TrialPlan& plan, core
                   [](const auto* r) { return r->captures.empty(); })) {
     looked_at = results;
   }
+  // Where every trial is wrong once shared memory is dirtied, those are alike: elsewhere it holds
+  // what other kernels have left.
+  std::vector<const core::TrialResult*> dirtied;
+  bool all_wrong = true;
+  for (const core::ArmEvidence& arm : evidence.arms) {
+    if (!arm.perturbation.dirty_shared || arm.perturbation.calls > 1) continue;
+    if (arm.result.trials == 0) continue;
+    dirtied.push_back(&arm.result);
+    all_wrong = all_wrong && arm.result.wrong_values == arm.result.trials;
+  }
+  if (!dirtied.empty() && all_wrong) looked_at = dirtied;
   CaptureExamination captures = examine_captures(plan, data, looked_at, templates);
   // A race check and a replay ask which term is wrong, not which terms could have been seen.
   std::string trouble;

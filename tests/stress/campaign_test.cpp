@@ -327,6 +327,35 @@ TEST_F(CampaignTest, ReadingPoisonIsUninitialisedNotARace) {
   EXPECT_EQ(verdict.findings[0].finding, FindingClass::uninitialised) << verdict.summary;
 }
 
+TEST_F(CampaignTest, ReadingUnwrittenSharedMemoryIsUninitialisedOnADevice) {
+  trial.plan.program = [program = trial.plan.program](std::uint32_t batch) {
+    core::Program changed = program(batch);
+    std::get<core::LaunchOperation>(changed.operations[0].what).dynamic_shared_bytes = 64;
+    return changed;
+  };
+  // Where it is not dirtied it holds zeros, or whatever other kernels left there; or it does not
+  // matter what it holds, and time decides.
+  enum class Case { zeros, left_overs, race };
+  for (const Case c : {Case::zeros, Case::left_overs, Case::race}) {
+    std::uint64_t runs = 0;
+    auto kernel = [&](const core::TrialRequest& request, std::uint64_t t, const core::Tensor& x,
+                      core::Tensor& y) {
+      right(request, t, x, y);
+      ++runs;
+      double left = c == Case::zeros ? 0.0 : static_cast<double>(core::mix64(runs) % 64);
+      if (request.perturbation.dirty_shared && c != Case::race) {
+        left = core::decode(core::Dtype::f32, core::poison_word(t + 1));
+      }
+      for (std::int64_t i = y.size() - kCols; i < y.size(); ++i) y.set(i, y.at(i) + left);
+    };
+    ToyBackend backend(false, kernel);
+    const core::Evidence evidence = run(backend, 240);
+    const core::Verdict verdict = diagnosis::diagnose(evidence);
+    EXPECT_EQ(verdict.findings.at(0).finding == FindingClass::uninitialised, c != Case::race)
+        << static_cast<int>(c) << ": " << verdict.summary;
+  }
+}
+
 core::ExperimentEvidence row_of(const core::Evidence& evidence, core::ExperimentEvidence::Kind k) {
   for (const core::ExperimentEvidence& e : evidence.experiments) {
     if (e.kind == k) return e;
