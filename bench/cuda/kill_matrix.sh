@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# kill_matrix.sh FAULTLINE OUT [DEVICES]
+# kill_matrix.sh FAULTLINE OUT [DEVICES [PART/PARTS]]
 #
 # `faultline mutants` on a GPU, row by row, one process a device at a time (others there would hide
 # what a stress kernel does): OUT/rows.jsonl.gz, the records of all rows, OUT/log.txt, and
@@ -9,8 +9,11 @@
 # run afterwards with six processes a device: what it says of the accesses does not depend on who
 # else is there. About 13 minutes on one H200, 9 on two. DeltaNet has 100 trials an arm, its
 # reference being the host's; the others as many as `mutants` takes.
+#
+# With PART/PARTS (1/2, then 2/2) only every so many-th row, for machines that are lent for less
+# than the whole takes: concatenate the parts' rows.jsonl.gz and log.txt, and run kill_matrix.py.
 set -u
-faultline=$(realpath "$1") out=$2 devices=${3:-1}
+faultline=$(realpath "$1") out=$2 devices=${3:-1} part=${4:-1/1}
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$out"
 cd "$out" || exit 1
@@ -21,7 +24,7 @@ export faultline devices
     / (clean|mutants): / { names = 1; $1 = "" }
     names {  # the list, and lines that continue it
         for (i = 1; i <= NF; ++i) { gsub(/,/, "", $i); if ($i != "") print subject "@" $i }
-    }' | grep -v '(' >names.txt
+    }' | grep -v '(' | awk -v k="${part%/*}" -v n="${part#*/}" 'NR % n == k % n' >names.txt
 
 row() {  # row KIND NAME OPTION...
     local kind=$1 name=$2 started=$SECONDS

@@ -113,6 +113,8 @@ const std::vector<Knob>& knobs() {
        [](P& to, const P& from) { to.blocker_ns = from.blocker_ns; }},
       {"few multiprocessors", [](const P& p) { return p.free_sms > 0; },
        [](P& to, const P& from) { to.free_sms = from.free_sms; }},
+      {"dirtied shared memory", [](const P& p) { return p.dirty_shared; },
+       [](P& to, const P& from) { to.dirty_shared = from.dirty_shared; }},
       {"delays inside the kernel", [](const P& p) { return p.delay_sites != 0; },
        [](P& to, const P& from) {
          to.delay_sites = from.delay_sites;
