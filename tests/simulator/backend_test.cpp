@@ -119,6 +119,48 @@ TEST(TrialRunner, SharedMemoryHoldsThePoisonUntilItIsWritten) {
   }
 }
 
+TEST(TrialRunner, EveryTrialBeginsWithTheVariablesOfItsModuleAsLoaded) {
+  // out = n++ - 7, of a variable n that is 7 when it is loaded.
+  core::TrialPlan plan = plan_of("mov.u64 %rd3, n;\nld.global.u32 %r2, [%rd3];\n"
+                                 "add.u32 %r3, %r2, 1;\nbar.sync 0;\nst.global.u32 [%rd3], %r3;\n"
+                                 "mul.wide.u32 %rd1, %r31, 4;\nadd.u64 %rd2, %rd31, %rd1;\n"
+                                 "sub.u32 %r1, %r2, 7;\nst.global.u32 [%rd2], %r1;");
+  const core::Program with_variable = [&] {
+    core::Program program = plan.program(1);
+    auto& launch = std::get<core::LaunchOperation>(program.operations[0].what);
+    auto module = std::make_shared<core::Module>(*launch.module);
+    module->ptx.insert(module->ptx.find(".visible"), ".global .align 4 .u32 n = 7;\n");
+    launch.module = module;
+    return program;
+  }();
+  plan.program = [&](std::uint32_t) { return with_variable; };
+  core::TrialRequest request;
+  request.count = 4;
+  request.race = core::RaceMode::off;
+  const auto backend = make_simulator_backend();
+  EXPECT_EQ(backend->run_trials(plan, request).failed, 0u);
+  // Launches of one trial share them.
+  core::Program twice = with_variable;
+  twice.add(twice.operations[0].what);
+  plan.program = [&](std::uint32_t) { return twice; };
+  EXPECT_EQ(backend->run_trials(plan, request).failed, 4u);
+}
+
+TEST(TrialRunner, BuffersBeginBehindABoundaryOf256AsFarAsAsked) {
+  const core::TrialPlan plan =
+      plan_of("cvt.u32.u64 %r2, %rd31;\nand.b32 %r2, %r2, 255;\nmul.wide.u32 %rd1, %r31, 4;\n"
+              "add.u64 %rd2, %rd31, %rd1;\nsub.u32 %r1, %r2, 48;\nst.global.u32 [%rd2], %r1;");
+  const auto backend = make_simulator_backend();
+  core::TrialRequest request;
+  EXPECT_EQ(backend->run_trials(plan, request).failed, 1u);
+  request.perturbation.offset_bytes = 48;
+  EXPECT_EQ(backend->run_trials(plan, request).failed, 0u);
+  request.perturbation.offset_bytes = 0;
+  EXPECT_EQ(backend->run_trials(plan, request).failed, 1u);
+  request.perturbation.offset_bytes = 20;
+  EXPECT_THROW(backend->run_trials(plan, request), core::UsageError);
+}
+
 TEST(Execute, HasTheLimitOfTheBackendsSettings) {
   const auto backend = make_simulator_backend({.timeout_s = 0.05});
   const std::vector<core::BufferHandle> buffers{backend->allocate("in", 128),
