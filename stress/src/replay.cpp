@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "faultline/stress/replay.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "faultline/core/errors.hpp"
@@ -8,6 +10,36 @@
 #include "seeds.hpp"
 
 namespace faultline::stress {
+
+namespace {
+
+/// Of a trial whose later call is wrong: some trials of one call beside as many like it, which tell
+/// what a call leaves behind from what each gets wrong.
+core::ExperimentEvidence first_calls(core::Backend& backend, const core::TrialPlan& plan,
+                                     core::TrialRequest request) {
+  // Five of each beside the one replayed are enough for CallOrder::decides.
+  request.count = std::max<std::uint64_t>(request.count, 5);
+  if (backend.info().is_model) ++request.first_trial;
+  request.capture_limit = 0;
+  core::ExperimentEvidence row;
+  row.kind = core::ExperimentEvidence::Kind::first_call;
+  row.change = "one call in each trial";
+  row.baseline = request.perturbation.name;
+  const core::TrialResult before = detail::run_safely(backend, plan, request);
+  request.perturbation.calls = 1;
+  const core::TrialResult after = detail::run_safely(backend, plan, request);
+  row.before_trials = before.trials - std::min(before.trials, before.abnormal);
+  row.before_wrong = before.wrong_values;
+  row.after_trials = after.trials - std::min(after.trials, after.abnormal);
+  row.after_wrong = after.wrong_values;
+  if (after.trials < request.count || after.abnormal > 0) {
+    row.left_out = after.message.empty() ? after.note : after.message;
+    if (row.left_out.empty()) row.left_out = "not all of its trials ended";
+  }
+  return row;
+}
+
+}  // namespace
 
 std::uint64_t seed_for_inputs(std::uint64_t input_seed) {
   return detail::unmix64(detail::unmix64(input_seed) ^ detail::trial_code(0));
@@ -59,10 +91,14 @@ Replay replay(core::Backend& backend, const kernels::SubjectRegistry& registry,
   replay.evidence = detail::start_evidence(backend.info(), plan, "replay");
   core::TrialResult result = detail::run_safely(backend, plan, request);
   request.progress = nullptr;
+  const bool later_call_wrong = request.perturbation.calls > 1 && result.wrong_values > 0;
   replay.evidence.arms.push_back(
       detail::make_arm(replay.evidence.backend, plan, request, std::move(result)));
   replay.evidence.interrupted = detail::stopped(options.run);
   detail::finish_evidence(replay.evidence, plan, token.data, token.seed, options.templates);
+  if (later_call_wrong && !detail::stopped(options.run)) {
+    replay.evidence.experiments.push_back(first_calls(backend, plan, request));
+  }
   return replay;
 }
 

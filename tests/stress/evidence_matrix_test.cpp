@@ -208,6 +208,24 @@ TEST_F(EvidenceMatrix, AnArmOfOneCallAloneAsksForTheSecond) {
   plan.arms.emplace_back().trials = 50;
   verdict = diagnosis::diagnose(stress::run_campaign(same, trial, plan, loop));
   EXPECT_EQ(verdict.findings[0].finding, FindingClass::unknown) << verdict.summary;
+  // A replay of a second call that is wrong tries the first one as well.
+  kernels::SubjectRegistry registry;
+  registry.add(subject);
+  core::TrialToken token;
+  token.backend = "simulator";
+  token.subject = "toy";
+  token.variant = "clean";
+  token.problem = "n=64";
+  token.config = "stages=1";
+  token.module_hash = "0123456789abcdef";
+  token.perturbation.calls = 2;
+  for (const std::uint64_t right_calls : {1u, 0u}) {
+    CountingBackend again(true, right_calls);
+    const stress::Replay replay = stress::replay(again, registry, token, {.run = {}});
+    EXPECT_EQ(replay.evidence.arms[0].result.trials, 1u);
+    EXPECT_EQ(diagnosis::diagnose(replay.evidence).findings[0].finding == FindingClass::state,
+              right_calls == 1);
+  }
   // On a model nothing is wrong before it is called twice.
   CountingBackend model(true, 1);
   evidence = run(model, 8, {"random_random"});

@@ -26,8 +26,9 @@ struct Replay {
 };
 
 /// On the simulator: the trial itself, the same evidence byte for byte. On a device: the trial's
-/// inputs and perturbation `repeats` times, for a rate with its interval. UsageError when the token
-/// names another backend or something that this build does not know.
+/// inputs and perturbation `repeats` times, for a rate with its interval. Where a later call of a
+/// trial is wrong, trials of one call and of several are held against each other, too. UsageError
+/// when the token names another backend or something that this build does not know.
 Replay replay(core::Backend& backend, const kernels::SubjectRegistry& registry,
               const core::TrialToken& token, const ReplayOptions& options = {});
 
