@@ -441,10 +441,6 @@ std::vector<core::Perturbation> all_arms() {
     p.dirty_shared = true;
     p.graph_trials = 500;
   });
-  add("dirty shared, memory", [](auto& p) {
-    p.dirty_shared = true;
-    p.co_resident = core::CoResident::memory_stress;
-  });
   add("dirty shared, 8 SMs", [](auto& p) {
     p.dirty_shared = true;
     p.free_sms = 8;
@@ -574,8 +570,8 @@ void kernels_alone(Context& context) {
                                       "the counters of shared memory");
     cuda::check(cudaMemsetAsync(meetings.data(), 0, meetings.bytes(), stream.get()),
                 "cannot clear the counters");
-    const auto dirty = [&](std::uint64_t bytes, std::size_t place, cudaStream_t s) {
-      kernels.dirty_shared(bytes, range, static_cast<std::uint32_t>(kernels.multiprocessors()), 0,
+    const auto dirty = [&](std::size_t place, cudaStream_t s) {
+      kernels.dirty_shared(range, static_cast<std::uint32_t>(kernels.multiprocessors()),
                            meetings.as<cuda::abi::SharedMeeting>() + place, s);
     };
     const auto whole = [&](std::uint64_t, cudaStream_t s) {

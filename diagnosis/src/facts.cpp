@@ -192,12 +192,21 @@ bool differs_under_one_poison(const core::TrialResult& result) {
 }  // namespace
 
 bool poison_is_refuted(const Facts& facts) {
-  bool differs = most_unlike_its_pair(facts) != nullptr;
+  // Where shared memory is dirtied, all that a trial may read unwritten has the poison.
+  const bool dirtied = std::any_of(facts.arms.begin(), facts.arms.end(), [](const auto* arm) {
+    return arm->perturbation.dirty_shared && arm->result.wrong_values > 0;
+  });
+  // By chance, or where what shakes an arm has the period of the poison, it seems to decide in one.
+  std::size_t decides = 0, differs = most_unlike_its_pair(facts) != nullptr ? 1 : 0;
   for (const core::ArmEvidence* arm : facts.arms) {
-    if (poison_pattern(arm->result) == PoisonPattern::poison_decides) return false;
-    differs |= !arm->perturbation.fresh_inputs && differs_under_one_poison(arm->result);
+    if (dirtied && !arm->perturbation.dirty_shared) continue;
+    if (poison_pattern(arm->result) == PoisonPattern::poison_decides) {
+      ++decides;
+    } else if (!arm->perturbation.fresh_inputs && differs_under_one_poison(arm->result)) {
+      ++differs;
+    }
   }
-  return differs;
+  return differs > decides;
 }
 
 namespace {

@@ -62,8 +62,8 @@ PoisonPattern poison_pattern(const core::TrialResult& result);
 /// the evidence does not show it.
 std::vector<std::string> timing_dependence(const Facts& facts);
 
-/// Trials with equal inputs and equal poison came out differently, and in no arm does the poison
-/// alone decide: what is read of it is read in some runs only.
+/// Trials with equal inputs and equal poison came out differently, in more arms than those in which
+/// the poison alone decides: what is read of it is read in some runs only.
 bool poison_is_refuted(const Facts& facts);
 
 /// Every failing trial of every result hit the same tiles.

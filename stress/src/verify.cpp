@@ -174,9 +174,8 @@ class Sweep {
     } else {
       arms = {{.name = "repeat"},
               {.name = "repeat_memory_stress", .co_resident = core::CoResident::memory_stress}};
-      for (core::Perturbation& arm : arms) {
-        arm.dirty_shared = failing.request.perturbation.dirty_shared;
-      }
+      // Beside a stress kernel it cannot be.
+      arms.front().dirty_shared = failing.request.perturbation.dirty_shared;
     }
     const core::TrialPlan plan = core::with_kept_reference(failing.plan);
     std::vector<const core::TrialResult*> results;

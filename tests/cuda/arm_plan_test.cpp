@@ -359,5 +359,14 @@ TEST(ArmPlan, ChangesOfTheProgramAreNoneOfTheBackends) {
   EXPECT_FALSE(planned(make_plan(8, 1), 10, [](auto& p) { p.dirty_shared = true; }).skipped);
 }
 
+TEST(ArmPlan, SharedMemoryIsNotDirtiedBesideAStressKernel) {
+  const ArmPlan arm = planned(make_plan(8, 1), 10, [](auto& p) {
+    p.dirty_shared = true;
+    p.co_resident = core::CoResident::memory_stress;
+  });
+  EXPECT_TRUE(arm.skipped);
+  EXPECT_THAT(arm.note, testing::HasSubstr("a stress kernel holds shared memory"));
+}
+
 }  // namespace
 }  // namespace faultline::cuda

@@ -762,6 +762,22 @@ TEST(Uninitialised, SharedMemoryThatIsDirtiedIsNoMatterOfTiming) {
   EXPECT_NE(find(diagnose(e), FindingClass::race_shared), nullptr);
 }
 
+TEST(Uninitialised, OneArmInWhichThePoisonSeemsToDecideIsOutvoted) {
+  core::Evidence e = stream_by_values();
+  // A pool whose turns have the period of the poison.
+  core::TrialResult periodic = clean_result(300, 0);
+  add_wrong(periodic, 100, 1, 64, 1, 3);
+  core::ArmEvidence differing = arm("flush_l2", clean_result(300, 0), 0.2, 0.4);
+  add_wrong(differing.result, 80, 1, 64, 0, 1);
+  e.arms.push_back(arm("cold_pool_20mb", periodic, 0.28, 0.39));
+  e.arms.push_back(differing);
+  core::ErrorShapeEvidence shape;
+  shape.same_poison_pairs = 10;
+  shape.other_poison_pairs = shape.other_poison_differing = 20;
+  e.error_shape = shape;
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::race_stream));
+}
+
 TEST(Uninitialised, PoisonThatIsReadInSomeRunsOnlyIsARace) {
   core::Evidence e = stream_by_values();
   core::ErrorShapeEvidence shape;

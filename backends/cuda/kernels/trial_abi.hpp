@@ -224,7 +224,8 @@ struct SharedMeeting {
 };
 
 /// Lay core::poison_word(trial + 1) over the shared memory of all multiprocessors, the trial being
-/// the first of the range. Grid: as many blocks of `bytes` of dynamic shared memory as fit at once.
+/// the first of the range. Grid: a block for each multiprocessor, which takes all of its shared
+/// memory.
 struct DirtySharedParameters {
   TrialRange range;
   uint32_t bytes = 0;     ///< a multiple of 16

@@ -615,9 +615,9 @@ extern "C" __global__ void faultline_advance(uint64_t* cursor, uint64_t trials) 
   *cursor += trials;
 }
 
-/// Poison in the block's dynamic shared memory, and in that of all multiprocessors at once: a block
-/// keeps its own until all blocks of the grid have theirs, so that no two of them were given the
-/// same. Block of any extent.
+/// Poison in all shared memory. The block takes what a multiprocessor has, and keeps it until all
+/// blocks of the grid have theirs, so that no two of them were given the same. Smaller blocks, as
+/// many as fit, leave gaps where the blocks of another kernel may lie. Block of any extent.
 extern "C" __global__ void __launch_bounds__(256)
     faultline_dirty_shared(const __grid_constant__ abi::DirtySharedParameters p) {
   extern __shared__ uint4 memory[];

@@ -207,6 +207,9 @@ ArmPlan plan_arm(const core::TrialPlan& plan, const core::TrialRequest& request,
                   "multiprocessors");
     }
   }
+  if (perturbation.dirty_shared && perturbation.co_resident != core::CoResident::none) {
+    return skip("a stress kernel holds shared memory, and leaves some that nothing can be laid in");
+  }
   if (traits.reloads_modules && perturbation.co_resident != core::CoResident::none) {
     return skip("the subject loads a module before its launches: that may wait for the kernel that "
                 "would run beside it");

@@ -119,9 +119,9 @@ class CudaBackend final : public core::Backend {
       if (meetings.bytes() > 0) {
         check(cudaMemsetAsync(meetings.data(), 0, meetings.bytes(), stream_.get()),
               "cannot clear the counters of shared memory");
-        before_launch = [&](std::uint64_t bytes, std::size_t place, cudaStream_t stream) {
-          kernels_.dirty_shared(bytes, {}, static_cast<std::uint32_t>(kernels_.multiprocessors()),
-                                0, meetings.as<abi::SharedMeeting>() + place, stream);
+        before_launch = [&](std::size_t place, cudaStream_t stream) {
+          kernels_.dirty_shared({}, static_cast<std::uint32_t>(kernels_.multiprocessors()),
+                                meetings.as<abi::SharedMeeting>() + place, stream);
         };
       }
       prepared.issue(stream_.get(), after_launch, blocker, before_launch);

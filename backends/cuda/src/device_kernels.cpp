@@ -12,9 +12,6 @@ namespace faultline::cuda {
 namespace {
 
 constexpr unsigned kStressThreads = 256;
-// Shared memory is given out in units of 128 bytes (CUDA C++ Programming Guide, compute
-// capabilities).
-constexpr std::uint32_t kSharedUnit = 128;
 constexpr std::uint32_t kMeetingLimitNs = 20'000;
 
 }  // namespace
@@ -46,15 +43,12 @@ void DeviceKernels::set_carveout(int percent) {
   find_ = modules_.kernel(stress_module_, "faultline_find_multiprocessors", options);
   block_ = modules_.kernel(stress_module_, "faultline_block_stream", options);
   hold_bytes_ = static_cast<std::uint32_t>(modules_.facts().shared_per_block);
-  KernelOptions any_size = options;
-  any_size.dynamic_shared_bytes = hold_bytes_;
-  dirty_ = modules_.kernel(trial_module_, "faultline_dirty_shared", any_size);
-  dirty_shapes_.clear();
   // All of it, and of the multiprocessor as well: a block has 1 KiB beside what it asks for.
   KernelOptions all;
   all.dynamic_shared_bytes = hold_bytes_;
   all.carveout_percent = 100;
   hold_ = modules_.kernel(stress_module_, "faultline_hold_multiprocessor", all);
+  dirty_ = modules_.kernel(trial_module_, "faultline_dirty_shared", all);
 }
 
 void DeviceKernels::launch_early(cudaKernel_t kernel, const char* name, dim3 grid,
@@ -124,45 +118,15 @@ void DeviceKernels::hash(const std::byte* data, std::uint64_t bytes, std::uint64
   launch(hash_, "faultline_hash", dim3(blocks), 256, 0, stream, data, bytes, sum);
 }
 
-/// As many blocks as fit by their shared memory, with what a stress kernel's blocks have of it laid
-/// to theirs. Few threads, for the same reason.
-DeviceKernels::DirtyShape DeviceKernels::dirty_shape(std::uint32_t bytes,
-                                                     std::uint32_t stress_blocks) {
-  const auto known = dirty_shapes_.find({bytes, stress_blocks});
-  if (known != dirty_shapes_.end()) return known->second;
-  constexpr int kThreadsOfAll = 1024, kWarp = 32;
-  const auto fitting = [&](std::uint64_t bytes_of_block) {
-    int blocks = 0;
-    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-              &blocks, reinterpret_cast<const void*>(dirty_), kWarp, bytes_of_block),
-          "cannot ask how many blocks fit on a multiprocessor");
-    return blocks;
-  };
-  const int beside = static_cast<int>(stress_blocks);
-  const std::uint64_t reserved = stress_blocks * modules_.facts().shared_reserved_per_block;
-  int blocks = std::max(std::min(fitting(bytes), fitting(0) - beside), 1);
-  while (blocks > 1 && fitting(bytes + reserved / static_cast<std::uint64_t>(blocks)) < blocks) {
-    --blocks;
-  }
-  DirtyShape shape;
-  shape.blocks = static_cast<unsigned>(blocks);
-  shape.threads =
-      static_cast<unsigned>(std::clamp(kThreadsOfAll / blocks / kWarp * kWarp, kWarp, 256));
-  return dirty_shapes_.emplace(std::pair(bytes, stress_blocks), shape).first->second;
-}
-
-void DeviceKernels::dirty_shared(std::uint64_t bytes, const abi::TrialRange& range,
-                                 std::uint32_t multiprocessors, std::uint32_t stress_blocks,
+void DeviceKernels::dirty_shared(const abi::TrialRange& range, std::uint32_t multiprocessors,
                                  abi::SharedMeeting* meeting, cudaStream_t stream) {
+  constexpr unsigned kThreads = 256;
   abi::DirtySharedParameters p;
   p.range = range;
-  p.bytes = static_cast<std::uint32_t>((bytes + kSharedUnit - 1) / kSharedUnit * kSharedUnit);
-  p.bytes = std::min(p.bytes, hold_bytes_ / kSharedUnit * kSharedUnit);
+  p.bytes = hold_bytes_ / 16 * 16;
   p.limit_ns = kMeetingLimitNs;
   p.meeting = meeting;
-  const DirtyShape shape = dirty_shape(p.bytes, stress_blocks);
-  launch(dirty_, "faultline_dirty_shared", dim3(shape.blocks * multiprocessors), shape.threads,
-         p.bytes, stream, p);
+  launch(dirty_, "faultline_dirty_shared", dim3(multiprocessors), kThreads, p.bytes, stream, p);
 }
 
 BlockNeeds DeviceKernels::stress_needs(bool memory) const {

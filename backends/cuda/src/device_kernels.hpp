@@ -2,7 +2,6 @@
 // The backend's own kernels, loaded like any other module.
 #pragma once
 
-#include <map>
 #include <utility>
 
 #include "module_cache.hpp"
@@ -24,12 +23,10 @@ class DeviceKernels {
   void compare(const abi::CompareParameters& parameters, cudaStream_t stream);
   void advance(std::uint64_t* cursor, std::uint64_t trials, cudaStream_t stream);
   void fill(std::byte* data, std::uint64_t bytes, std::uint32_t word, cudaStream_t stream);
-  /// Lays core::poison_word() of the trial behind the range's first over the shared memory that
-  /// blocks of `bytes` bytes get, static and dynamic together, on so many multiprocessors: with as
-  /// many blocks as fit at once, under the carve-out that the subject's kernels have, beside
-  /// `stress_blocks` of a stress kernel on each. `meeting` is of launches that do not overlap.
-  void dirty_shared(std::uint64_t bytes, const abi::TrialRange& range,
-                    std::uint32_t multiprocessors, std::uint32_t stress_blocks,
+  /// Lays core::poison_word() of the trial behind the range's first over the shared memory of so
+  /// many multiprocessors: one block on each, which takes all of it whatever the next launch takes.
+  /// Nothing else may run there. `meeting` is of launches that do not overlap.
+  void dirty_shared(const abi::TrialRange& range, std::uint32_t multiprocessors,
                     abi::SharedMeeting* meeting, cudaStream_t stream);
   /// Adds to *sum a hash of `bytes` bytes.
   void hash(const std::byte* data, std::uint64_t bytes, std::uint64_t* sum, cudaStream_t stream);
@@ -61,12 +58,6 @@ class DeviceKernels {
   /// capability 9 launch as usual.
   void launch_early(cudaKernel_t kernel, const char* name, dim3 grid, cudaStream_t stream,
                     void** arguments);
-  /// Of the kernel that dirties shared memory.
-  struct DirtyShape {
-    unsigned blocks = 1;  ///< on a multiprocessor
-    unsigned threads = 32;
-  };
-  DirtyShape dirty_shape(std::uint32_t bytes, std::uint32_t stress_blocks);
   template <class... Arguments>
   void launch(cudaKernel_t kernel, const char* name, dim3 grid, unsigned threads,
               std::uint32_t dynamic_shared_bytes, cudaStream_t stream, Arguments... arguments);
@@ -76,8 +67,6 @@ class DeviceKernels {
   int multiprocessors_ = 1;
   std::uint32_t hold_bytes_ = 0;
   bool hopper_ = false;
-  /// By bytes and blocks of a stress kernel.
-  std::map<std::pair<std::uint32_t, std::uint32_t>, DirtyShape> dirty_shapes_;
   cudaKernel_t prepare_{}, compare_{}, advance_{}, fill_{}, hash_{}, dirty_{};
   cudaKernel_t stress_memory_{}, stress_compute_{}, read_once_{}, copy_once_{};
   cudaKernel_t hold_{}, find_{}, block_{};

@@ -202,7 +202,7 @@ void PreparedProgram::launch(Launch& launch, cudaStream_t stream,
     launch.kernel = own.cache.kernel(own.module, launch.entry, own.options);
   }
   if (before_launch && launch.shared_bytes > 0) {
-    before_launch(launch.shared_bytes, launch.place, stream);
+    before_launch(launch.place, stream);
   }
   launch.config.stream = stream;
   launch.config.attrs = launch.has_cluster ? &launch.cluster : nullptr;

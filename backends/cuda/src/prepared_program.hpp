@@ -28,9 +28,8 @@ using FillWords = std::function<void(std::byte* data, std::uint64_t bytes, std::
 using AfterLaunch = std::function<void(cudaStream_t stream)>;
 
 /// Called in front of each launch that uses shared memory, also of one that is being captured:
-/// `shared_bytes` of a block, static and dynamic, and the launch's place among the program's.
-using BeforeLaunch =
-    std::function<void(std::uint64_t shared_bytes, std::size_t place, cudaStream_t stream)>;
+/// `place`: of the launch among the program's.
+using BeforeLaunch = std::function<void(std::size_t place, cudaStream_t stream)>;
 
 /// Holds up streams in front of a program: all that it uses, or one of them.
 struct StreamBlocker {

@@ -631,19 +631,16 @@ StreamBlocker TrialRunner::blocker_of(const abi::TrialRange& range, bool capturi
           .choice = range.first};
 }
 
-/// Fills the shared memory that the blocks of a launch get, in front of it.
+/// Fills shared memory in front of each launch that uses some.
 BeforeLaunch TrialRunner::dirty_of(const abi::TrialRange& range) {
   const core::Perturbation& perturbation = request_.perturbation;
   if (!perturbation.dirty_shared) return {};
   const std::uint32_t multiprocessors =
       perturbation.free_sms > 0 ? perturbation.free_sms
                                 : static_cast<std::uint32_t>(kernels_.multiprocessors());
-  const std::uint32_t stress_blocks = perturbation.co_resident != core::CoResident::none
-                                          ? CoResidentKernel::usual_blocks(perturbation.co_resident)
-                                          : 0;
-  return [=, this](std::uint64_t bytes, std::size_t place, cudaStream_t stream) {
+  return [=, this](std::size_t place, cudaStream_t stream) {
     const std::size_t places = meetings_.bytes() / sizeof(abi::SharedMeeting);
-    kernels_.dirty_shared(bytes, range, multiprocessors, stress_blocks,
+    kernels_.dirty_shared(range, multiprocessors,
                           meetings_.as<abi::SharedMeeting>() + place % places, stream);
   };
 }

@@ -39,6 +39,7 @@ std::optional<core::Finding> find_uninitialised(const Facts& facts) {
   }
   for (const core::TrialResult* result : facts.results) {
     if (poison_pattern(*result) != PoisonPattern::poison_decides) continue;
+    if (poison_is_refuted(facts)) break;
     finding.confidence = std::max(finding.confidence, 0.9);
     finding.evidence.push_back(
         fmt::format("whether a trial fails depends on the poison alone: {} trials, all of those "
