@@ -7,8 +7,8 @@
 # what a stress kernel does): OUT/rows.jsonl.gz, the records of all rows, OUT/log.txt, and
 # OUT/kill_matrix.md, made of them by bench/results/kill_matrix.py. compute-sanitizer's column is
 # run afterwards with six processes a device: what it says of the accesses does not depend on who
-# else is there. About 13 minutes on one H200, 9 on two. DeltaNet has 100 trials an arm, its
-# reference being the host's; the others as many as `mutants` takes.
+# else is there (SANITIZER=0 leaves it out). About 20 minutes on one H200. DeltaNet has 100 trials
+# an arm, its reference being the host's; the others as many as `mutants` takes.
 #
 # With PART/PARTS (1/2, then 2/2) only every so many-th row, for machines that are lent for less
 # than the whole takes: concatenate the parts' rows.jsonl.gz and log.txt, and run kill_matrix.py.
@@ -37,11 +37,13 @@ row() {  # row KIND NAME OPTION...
 }
 export -f row
 
-sed -E 's/^(gated_)?deltanet_(fwd|bwd)@.*/& --trials 100/; s/^ring_copy@.*/& --timeout 3/' \
-    names.txt |
+hangs='s/^ring_copy@.*/& --timeout 3/'
+sed -E "s/^(gated_)?deltanet_(fwd|bwd)@.*/& --trials 100/; $hangs" names.txt |
     xargs -P "$devices" --process-slot-var=SLOT -L 1 bash -c 'row values "$@" --no-sanitizer' _
-xargs -a names.txt -P $((6 * devices)) --process-slot-var=SLOT -L 1 \
-    bash -c 'row sanitizer "$@" --trials 5' _
+if [ "${SANITIZER:-1}" = 1 ]; then
+    sed "$hangs" names.txt | xargs -P $((6 * devices)) --process-slot-var=SLOT -L 1 \
+        bash -c 'row sanitizer "$@" --trials 5' _
+fi
 
 for record in values-*.json sanitizer-*.json; do
     [ -e "$record" ] || continue
