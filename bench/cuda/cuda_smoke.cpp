@@ -150,7 +150,8 @@ void compare_one(Context& context, core::Dtype dtype, const core::TileGeometry& 
   const double infinity = std::numeric_limits<double>::infinity();
   for (std::uint32_t s = 0; s < kBatch; ++s) {
     const std::uint64_t trial = kFirst + s;
-    const core::Poison poison{dtype, core::poison_word(trial), laid.first_tile, laid.has_tiles};
+    core::Poison poison = laid;
+    poison.word = core::poison_word(trial);
     core::ReferenceTensor reference;
     const std::span<std::byte> slice(got.data() + s * spec.bytes(), spec.bytes());
     for (std::size_t i = 0; i < count; ++i) {

@@ -35,7 +35,14 @@ void lay_elements(const Poison& poison, const TileGeometry& tiles, std::span<std
 }  // namespace
 
 PoisonMap::PoisonMap(std::span<const BufferSpec> buffers) {
-  std::array<std::uint64_t, 4> next{};  // by dtype
+  struct OfDtype {
+    std::uint64_t tiles = 0;
+    std::uint32_t buffers = 0, next = 0;  // poisoned buffers; the next one's first code
+  };
+  std::array<OfDtype, 4> all{};
+  const auto of_dtype = [&all](Dtype dtype) -> OfDtype& {
+    return all.at(static_cast<std::size_t>(dtype));
+  };
   for (const BufferSpec& buffer : buffers) {
     Entry entry;
     entry.dtype = buffer.dtype;
@@ -45,17 +52,28 @@ PoisonMap::PoisonMap(std::span<const BufferSpec> buffers) {
       if (entry.tiles.rows * entry.tiles.cols != buffer.elements()) {
         entry.tiles = {.rows = 1, .cols = buffer.elements(), .tile_cols = kWorkspaceTile};
       }
-      std::uint64_t& first = next.at(static_cast<std::size_t>(buffer.dtype));
-      entry.first_tile = first;
-      first += static_cast<std::uint64_t>(entry.tiles.tile_count());
+      OfDtype& alike = of_dtype(buffer.dtype);
+      alike.tiles += static_cast<std::uint64_t>(entry.tiles.tile_count());
+      ++alike.buffers;
     }
     entries_.push_back(std::move(entry));
+  }
+  for (Entry& entry : entries_) {
+    if (!entry.has_tiles) continue;
+    OfDtype& alike = of_dtype(entry.dtype);
+    const std::uint32_t codes = poison_codes(entry.dtype), unit = poison_span_unit(entry.dtype);
+    const bool each_its_own = alike.tiles <= codes;
+    entry.span = each_its_own ? codes : std::max(codes / unit / alike.buffers, 1u) * unit;
+    entry.first_code = alike.next;
+    alike.next += each_its_own ? static_cast<std::uint32_t>(entry.tiles.tile_count()) : entry.span;
+    // More buffers than there are spans begin again.
+    if (!each_its_own && codes - alike.next < entry.span) alike.next = 0;
   }
 }
 
 Poison PoisonMap::of(std::size_t buffer, std::uint32_t word) const {
   const Entry& entry = entries_.at(buffer);
-  return {entry.dtype, word, entry.first_tile, entry.has_tiles};
+  return {entry.dtype, word, entry.first_code, entry.span, entry.has_tiles};
 }
 
 void PoisonMap::lay(std::size_t buffer, std::uint32_t word, std::span<std::byte> bytes) const {
@@ -77,17 +95,17 @@ void PoisonMap::lay(std::size_t buffer, std::uint32_t word, std::span<std::byte>
 PoisonMap::Source PoisonMap::source_of(Dtype dtype, std::uint64_t bits) const {
   Source source;
   const std::uint64_t codes = poison_codes(dtype);
-  for (const std::uint32_t word : {poison_word(0), poison_word(2)}) {
-    const std::uint64_t first = Poison{dtype, word, 0, true}.bits(0);  // code 1
+  for (const std::uint32_t word : {poison_word(0), poison_word(1), poison_word(2)}) {
+    const std::uint64_t first = Poison{dtype, word, 0, 1, true}.bits(0);  // code 1
     if (bits < first || bits - first >= codes) continue;
     const std::uint64_t code = bits - first;
     source.word = word;
     for (std::size_t b = 0; b < entries_.size(); ++b) {
       const Entry& entry = entries_[b];
       if (!entry.has_tiles || entry.dtype != dtype) continue;
+      if (code < entry.first_code || code - entry.first_code >= entry.span) continue;
       const auto tiles = static_cast<std::uint64_t>(entry.tiles.tile_count());
-      for (std::uint64_t t = (code + codes - entry.first_tile % codes) % codes; t < tiles;
-           t += codes) {
+      for (std::uint64_t t = code - entry.first_code; t < tiles; t += entry.span) {
         source.places.push_back({static_cast<std::uint32_t>(b), static_cast<std::int64_t>(t)});
       }
     }

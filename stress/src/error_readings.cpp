@@ -317,10 +317,11 @@ void ErrorReadings::read_poison(std::uint32_t o, const core::Capture& capture,
   const core::BufferSpec& spec = plan_.buffers[outputs_[o]];
   const core::Tensor& got = capture.outputs[o];
   const core::ElementPoison own(poisons_, outputs_[o], capture.poison);
-  const std::uint64_t shared = core::poison_bits(spec.dtype, core::poison_word(capture.trial + 1));
-  const bool names_places = own.of_tiles().by_tile();
+  const std::uint64_t shared =
+      core::poison_bits(spec.dtype, core::shared_poison_word(capture.trial));
+  const std::uint64_t local = core::poison_bits(spec.dtype, core::local_poison_word(capture.trial));
   Unwritten& found = unwritten_[o];
-  std::map<std::uint64_t, core::PoisonMap::Source> known;
+  std::map<std::uint64_t, core::PoisonMap::Source> known;  // poison alone
   for (std::int64_t i = 0; i < got.size(); ++i) {
     const auto n = static_cast<std::size_t>(i);
     const std::uint64_t bits = got.bits(i), unwritten = own[i];
@@ -330,27 +331,27 @@ void ErrorReadings::read_poison(std::uint32_t o, const core::Capture& capture,
             .kind;
     if (!core::is_failure(kind) || kind == core::ElementClass::no_reference) continue;
     if (kind == core::ElementClass::poison) continue;
-    ++found.wrong_of_any;
-    found.wrong += names_places;
-    if (bits == shared) {
-      ++found.shared;
-      found.shared_in_tiles.insert(spec.tiles.tile_of(i));
-    } else if (names_places && kind == core::ElementClass::not_a_number) {
-      const auto [source, fresh] = known.try_emplace(bits);
-      if (fresh) source->second = poisons_.source_of(spec.dtype, bits);
-      if (source->second.word != capture.poison) continue;
-      const std::vector<core::PoisonedTile>& places = source->second.places;
-      found.sharing = std::max(found.sharing, places.size());
-      for (std::size_t p = 0; p < places.size(); ++p) {
-        if (p > 0 && places[p].buffer == places[p - 1].buffer) continue;  // one of many alike
-        ++found.places[places[p]];
-        found.in_tiles[places[p]].insert(spec.tiles.tile_of(i));
-      }
+    ++found.wrong;
+    if (bits == shared || bits == local) {
+      (bits == shared ? found.shared : found.local).add(spec.tiles.tile_of(i));
+      continue;
+    }
+    auto source = known.find(bits);
+    if (source == known.end()) {
+      core::PoisonMap::Source of_bits = poisons_.source_of(spec.dtype, bits);
+      if (of_bits.places.empty() || of_bits.word != capture.poison) continue;
+      source = known.emplace(bits, std::move(of_bits)).first;
+    }
+    const std::vector<core::PoisonedTile>& places = source->second.places;
+    found.sharing = std::max(found.sharing, places.size());
+    for (std::size_t p = 0; p < places.size(); ++p) {
+      if (p > 0 && places[p].buffer == places[p - 1].buffer) continue;  // one of many alike
+      found.places[places[p]].add(spec.tiles.tile_of(i));
     }
   }
 }
 
-/// Of each buffer whose poison was found, the commonest tile; then shared memory.
+/// Of each buffer whose poison was found, the commonest tile; then shared and local memory.
 std::vector<core::ErrorReading> ErrorReadings::unwritten(std::uint32_t o) const {
   const Unwritten& found = unwritten_[o];
   struct Source {
@@ -359,23 +360,23 @@ std::vector<core::ErrorReading> ErrorReadings::unwritten(std::uint32_t o) const 
     std::set<std::int64_t> in_tiles;
   };
   std::map<std::uint32_t, Source> buffers;
-  for (const auto& [place, matched] : found.places) {
+  for (const auto& [place, here] : found.places) {
     Source& source = buffers[place.buffer];
-    source.matched += matched;
+    source.matched += here.elements;
     ++source.tiles;
-    source.in_tiles.insert(found.in_tiles.at(place).begin(), found.in_tiles.at(place).end());
-    if (matched > source.most) {
-      source.most = matched;
+    source.in_tiles.insert(here.tiles.begin(), here.tiles.end());
+    if (here.elements > source.most) {
+      source.most = here.elements;
       source.tile = place.tile;
     }
   }
   core::ErrorReading reading;
   reading.kind = Kind::unwritten;
   reading.output = plan_.buffers[outputs_[o]].name;
+  reading.wrong = found.wrong;
   std::vector<core::ErrorReading> readings;
   for (const auto& [buffer, source] : buffers) {
     reading.source = plan_.buffers[buffer].name;
-    reading.wrong = found.wrong;
     reading.matched = source.matched;
     reading.tiles = source.in_tiles.size();
     reading.detail = source.tile;
@@ -383,14 +384,17 @@ std::vector<core::ErrorReading> ErrorReadings::unwritten(std::uint32_t o) const 
     reading.value = found.sharing > 1 ? static_cast<double>(found.sharing) : 0.0;
     readings.push_back(reading);
   }
-  reading.source = "shared memory";
-  reading.wrong = found.wrong_of_any;
-  reading.matched = found.shared;
-  reading.tiles = found.shared_in_tiles.size();
-  reading.detail = -1;
-  reading.other = 0;
-  reading.value = 0.0;
-  if (found.shared > 0) readings.push_back(reading);
+  for (const auto& [name, place] :
+       {std::pair("shared memory", &found.shared), std::pair("local memory", &found.local)}) {
+    if (place->elements == 0) continue;
+    reading.source = name;
+    reading.matched = place->elements;
+    reading.tiles = place->tiles.size();
+    reading.detail = -1;
+    reading.other = 0;
+    reading.value = 0.0;
+    readings.push_back(reading);
+  }
   std::erase_if(readings, [](const auto& r) { return 2 * r.matched < r.wrong; });
   std::stable_sort(readings.begin(), readings.end(),
                    [](const auto& a, const auto& b) { return a.matched > b.matched; });

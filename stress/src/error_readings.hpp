@@ -78,13 +78,18 @@ class ErrorReadings {
 
   /// Wrong elements of one output that hold the poison of another place than their own.
   struct Unwritten {
-    std::uint64_t wrong = 0;  ///< in trials whose poison names places, but for their own poison
-    std::uint64_t wrong_of_any = 0;  ///< likewise, in all trials
-    std::map<core::PoisonedTile, std::uint64_t> places;
-    std::map<core::PoisonedTile, std::set<std::int64_t>> in_tiles;  ///< of this output
-    std::size_t sharing = 0;   ///< places with one code, at most
-    std::uint64_t shared = 0;  ///< poison of shared memory
-    std::set<std::int64_t> shared_in_tiles;
+    struct Place {
+      std::uint64_t elements = 0;
+      std::set<std::int64_t> tiles;  ///< of this output
+      void add(std::int64_t tile) {
+        ++elements;
+        tiles.insert(tile);
+      }
+    };
+    std::uint64_t wrong = 0;  ///< all but those that hold their own poison
+    std::map<core::PoisonedTile, Place> places;
+    std::size_t sharing = 0;  ///< places with one code, at most
+    Place shared, local;
   };
   core::PoisonMap poisons_;
   std::vector<Unwritten> unwritten_;

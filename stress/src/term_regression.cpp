@@ -225,7 +225,7 @@ class Regression {
     const std::int64_t cols = std::max<std::int64_t>(output.tiles.cols, 1);
     std::vector<double> effects(hypotheses_.size(), 0.0);
     const auto unwritten = [&output](std::size_t i) {
-      const bool by_tile = output.poison.by_tile();
+      const bool by_tile = output.poison.has_tiles;
       const std::int64_t tile = by_tile ? output.tiles.tile_of(static_cast<std::int64_t>(i)) : 0;
       return output.poison.bits(static_cast<std::uint64_t>(tile));
     };

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <vector>
@@ -65,21 +66,19 @@ TEST(Poison, NamesThePlaceInThePayloadOfItsNaNs) {
           ASSERT_EQ(std::isnan(laid.at(i)), trial != 1);
           seen.insert(laid.bits(i));
           const PoisonMap::Source source = map.source_of(dtype, laid.bits(i));
-          if (trial == 1) {
-            ASSERT_TRUE(source.places.empty());
-          } else {
-            ASSERT_EQ(source.word, word);
-            const PoisonedTile place{static_cast<std::uint32_t>(b), map.tiles(b).tile_of(i)};
-            ASSERT_EQ(source.places, std::vector{place});
-          }
+          ASSERT_EQ(source.word, word);
+          const PoisonedTile place{static_cast<std::uint32_t>(b), map.tiles(b).tile_of(i)};
+          ASSERT_EQ(source.places, std::vector{place});
         }
       }
-      EXPECT_EQ(seen.size(), trial == 1 ? 1u : 9u + 3u);
+      EXPECT_EQ(seen.size(), 9u + 3u);
       // What arithmetic gives, and memory without tiles, is nobody's tile.
       const std::uint64_t sign = std::uint64_t{1} << (8 * size_of(dtype) - 1);
-      const std::uint64_t quiet = Poison{dtype, poison_word(0), 0, true}.bits(0) - 1;
+      const std::uint64_t quiet = Poison{dtype, poison_word(0), 0, 1, true}.bits(0) - 1;
       for (const std::uint64_t none :
-           {sign - 1, 2 * sign - 1, quiet, quiet | sign, poison_bits(dtype, word)}) {
+           {sign - 1, 2 * sign - 1, quiet, quiet | sign, poison_bits(dtype, word),
+            poison_bits(dtype, shared_poison_word(trial)),
+            poison_bits(dtype, local_poison_word(trial))}) {
         EXPECT_TRUE(map.source_of(dtype, none).places.empty()) << name_of(dtype) << " " << none;
       }
     }
@@ -88,20 +87,43 @@ TEST(Poison, NamesThePlaceInThePayloadOfItsNaNs) {
   }
 }
 
-TEST(Poison, TilesThatShareACodeAreAllNamed) {
-  const std::vector<BufferSpec> buffers{{.name = "y",
-                                         .dtype = Dtype::bf16,
-                                         .shape = {60},
-                                         .role = BufferRole::output,
-                                         .tiles = {.rows = 60}}};
+TEST(Poison, WhereCodesAreSharedTheyStillTellTheBuffer) {
+  std::vector<BufferSpec> buffers{{.name = "y",
+                                   .dtype = Dtype::bf16,
+                                   .shape = {60},
+                                   .role = BufferRole::output,
+                                   .tiles = {.rows = 60}}};
   ASSERT_EQ(poison_codes(Dtype::bf16), 56u);
+  buffers.push_back(buffers[0]);
+  buffers[1].role = BufferRole::workspace;
   const PoisonMap map(buffers);
-  const Poison poison = map.of(0, poison_word(2));
-  EXPECT_EQ(poison.bits(3), poison.bits(59));
-  EXPECT_EQ(map.source_of(Dtype::bf16, poison.bits(59)).places,
-            (std::vector<PoisonedTile>{{0, 3}, {0, 59}}));
-  EXPECT_EQ(map.source_of(Dtype::bf16, poison.bits(55)).places,
-            (std::vector<PoisonedTile>{{0, 55}}));
+  for (const std::uint32_t b : {0u, 1u}) {
+    const Poison poison = map.of(b, poison_word(2));
+    EXPECT_EQ(poison.span, 28u);
+    EXPECT_EQ(poison.bits(3), poison.bits(59));
+    EXPECT_EQ(map.source_of(Dtype::bf16, poison.bits(59)).places,
+              (std::vector<PoisonedTile>{{b, 3}, {b, 31}, {b, 59}}));
+    EXPECT_EQ(map.source_of(Dtype::bf16, poison.bits(27)).places,
+              (std::vector<PoisonedTile>{{b, 27}, {b, 55}}));
+  }
+}
+
+TEST(Poison, MoreBuffersThanCodesShareThem) {
+  std::vector<BufferSpec> buffers;
+  for (int i = 0; i < 60; ++i) {
+    buffers.push_back(
+        {.name = "w", .dtype = Dtype::bf16, .shape = {300}, .role = BufferRole::workspace});
+  }
+  const PoisonMap map(buffers);
+  std::set<std::uint64_t> seen;
+  for (std::size_t b = 0; b < buffers.size(); ++b) {
+    const std::uint64_t bits = map.of(b, poison_word(0)).bits(1);
+    seen.insert(bits);
+    const auto places = map.source_of(Dtype::bf16, bits).places;
+    EXPECT_TRUE(std::any_of(places.begin(), places.end(),
+                            [b](const PoisonedTile& place) { return place.buffer == b; }));
+  }
+  EXPECT_EQ(seen.size(), 56u);
 }
 
 TEST(KeptReference, IsMadeOncePerCampaignForTheFixedInputs) {

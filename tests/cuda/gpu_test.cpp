@@ -150,10 +150,9 @@ TEST_F(CudaBackendTest, PoisonIsThatOfTheMapBitForBit) {
               << plan.buffers[buffer].name;
         }
       }
-      // What was not written is named as that; what was copied from elsewhere is not, unless it is
-      // the finite pattern, which tells no places apart.
+      // What was not written is named as that; what was copied from elsewhere is not.
       EXPECT_EQ(r.outputs.at(0).poison, 12u * 9100);
-      EXPECT_EQ(r.outputs.at(1).poison, 4u * 3001);
+      EXPECT_EQ(r.outputs.at(1).poison, 0u);
     }
   }
 }
@@ -174,7 +173,7 @@ TEST_F(CudaBackendTest, UnwrittenSharedMemoryFollowsThePoisonWhereItIsDirtied) {
     ASSERT_EQ(r.captures.size(), 30u);
     for (const core::Capture& capture : r.captures) {
       const double y = capture.outputs.at(0).at(0);
-      const bool finite = core::poison_word(capture.trial + 1) == 0x7b7f7b7fu;
+      const bool finite = capture.trial % 3 == 1;
       EXPECT_EQ(std::isfinite(y), finite) << capture.trial << ": " << y;
     }
   }

@@ -285,7 +285,8 @@ TEST(LayPoison, IsWhatTheComparisonLooksFor) {
   abi::CompareSlot compared;
   compared.dtype = Dtype::bf16;
   compared.poison_has_tiles = true;
-  compared.poison_first_tile = slots[1].first_tile;
+  compared.poison_first_code = slots[1].first_code;
+  compared.poison_span = slots[1].spans * core::poison_span_unit(slots[1].dtype);
   for (const std::uint64_t trial : {0, 1, 2, 3}) {
     const core::Poison poison = map.of(1, core::poison_word(trial));
     for (std::uint64_t tile = 0; tile < 18; ++tile) {

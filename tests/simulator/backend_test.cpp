@@ -114,7 +114,7 @@ TEST(TrialRunner, SharedMemoryHoldsThePoisonUntilItIsWritten) {
   for (const core::Capture& capture : result.captures) {
     std::uint32_t word = 0;
     std::memcpy(&word, capture.outputs.at(0).bytes.data(), sizeof word);
-    EXPECT_EQ(word, core::poison_word(capture.trial + 1));
+    EXPECT_EQ(word, core::shared_poison_word(capture.trial));
     EXPECT_NE(word, capture.poison);
   }
 }

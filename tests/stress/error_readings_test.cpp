@@ -294,7 +294,7 @@ std::uint64_t tile_5_of_ws(const core::PoisonMap& poisons, std::uint32_t word, s
 TEST(ErrorReadingsOf, UnwrittenMemoryByThePlaceInItsPoison) {
   CopyCase c;
   c.add(0, 16, tile_5_of_ws);
-  c.add(1, 16, tile_5_of_ws);  // the finite pattern names no place, and is left out
+  c.add(1, 16, tile_5_of_ws);
   c.add(2, 16, tile_5_of_ws);
   ASSERT_FALSE(c.readings().empty());
   const core::ErrorReading reading = c.readings().front();
@@ -302,8 +302,8 @@ TEST(ErrorReadingsOf, UnwrittenMemoryByThePlaceInItsPoison) {
   EXPECT_EQ(reading.source, "ws");
   EXPECT_EQ(reading.detail, 5);
   EXPECT_EQ(reading.other, 1);
-  EXPECT_EQ(reading.wrong, 16u);
-  EXPECT_EQ(reading.matched, 16u);
+  EXPECT_EQ(reading.wrong, 24u);
+  EXPECT_EQ(reading.matched, 24u);
   EXPECT_EQ(reading.tiles, 1u);
   EXPECT_EQ(reading.value, 0.0);
 }
@@ -327,22 +327,25 @@ TEST(ErrorReadingsOf, UnwrittenMemoryIsNoOtherNaN) {
     const bool first = word == core::poison_word(0);
     return tile_5_of_ws(poisons, core::poison_word(first ? 2 : 0), i);
   }));
+  EXPECT_FALSE(place_named([](const auto&, std::uint32_t, std::int64_t) { return ~0u; }));
 }
 
-TEST(ErrorReadingsOf, UnwrittenSharedMemoryIsNamedAsThat) {
-  CopyCase c;
-  for (std::uint64_t trial = 0; trial < 3; ++trial) {
-    c.add(trial, 16, [trial](const auto&, std::uint32_t, std::int64_t) {
-      return core::poison_bits(core::Dtype::f32, core::poison_word(trial + 1));
-    });
+TEST(ErrorReadingsOf, UnwrittenSharedAndLocalMemoryAreNamedAsThat) {
+  for (const bool shared : {true, false}) {
+    CopyCase c;
+    for (std::uint64_t trial = 0; trial < 3; ++trial) {
+      c.add(trial, 16, [=](const auto&, std::uint32_t, std::int64_t) {
+        return shared ? core::shared_poison_word(trial) : core::local_poison_word(trial);
+      });
+    }
+    ASSERT_FALSE(c.readings().empty());
+    const core::ErrorReading reading = c.readings().front();
+    EXPECT_EQ(reading.kind, Kind::unwritten);
+    EXPECT_EQ(reading.source, shared ? "shared memory" : "local memory");
+    EXPECT_EQ(reading.detail, -1);
+    EXPECT_EQ(reading.wrong, 24u);
+    EXPECT_EQ(reading.matched, 24u);
   }
-  ASSERT_FALSE(c.readings().empty());
-  const core::ErrorReading reading = c.readings().front();
-  EXPECT_EQ(reading.kind, Kind::unwritten);
-  EXPECT_EQ(reading.source, "shared memory");
-  EXPECT_EQ(reading.detail, -1);
-  EXPECT_EQ(reading.wrong, 24u);
-  EXPECT_EQ(reading.matched, 24u);
 }
 
 core::Verdict verdict_of(const core::TrialResult& result,

@@ -123,10 +123,15 @@ struct PoisonSlot {
   void* data = nullptr;
   uint64_t elements = 0;
   TileMap tiles;
-  uint32_t first_tile = 0;  ///< core::Poison::first_tile modulo core::poison_codes()
+  uint32_t first_code = 0;  ///< of core::Poison, as is has_tiles
+  uint16_t spans = 1;       ///< core::Poison::span in units of core::poison_span_unit()
   core::Dtype dtype = core::Dtype::f32;
   bool has_tiles = false;
 };
+FAULTLINE_HD core::Poison poison_of(const PoisonSlot& tensor, uint32_t word) {
+  return {tensor.dtype, word, tensor.first_code,
+          tensor.spans * core::poison_span_unit(tensor.dtype), tensor.has_tiles};
+}
 
 /// Draw inputs and poison outputs and workspaces of a batch in one launch. Grid (chunks of one
 /// trial, batch).
@@ -210,8 +215,7 @@ struct CompareSlot {
   FastDivisor cols, tile_rows, tile_cols;
   uint32_t tiles_across = 1;
   uint32_t first_tile = 0;  ///< index of its first tile among all outputs' tiles
-  /// Of core::Poison. The first tile is modulo core::poison_codes().
-  uint32_t poison_first_tile = 0;
+  uint32_t poison_first_code = 0, poison_span = 1;  ///< of core::Poison
   bool poison_has_tiles = false;
   core::Dtype dtype = core::Dtype::f32;
 };
@@ -223,9 +227,9 @@ struct SharedMeeting {
   uint64_t missed;   ///< blocks that ended before they saw all the others arrive
 };
 
-/// Lay core::poison_word(trial + 1) over the shared memory of all multiprocessors, the trial being
-/// the first of the range. Grid: a block for each multiprocessor, which takes all of its shared
-/// memory.
+/// Lay core::shared_poison_word(trial) over the shared memory of all multiprocessors, the trial
+/// being the first of the range. Grid: a block for each multiprocessor, which takes all of its
+/// shared memory.
 struct DirtySharedParameters {
   TrialRange range;
   uint32_t bytes = 0;     ///< a multiple of 16
@@ -264,7 +268,7 @@ FAULTLINE_HD uint32_t tile_of(const CompareSlot& output, uint32_t i) {
 
 /// What was laid over an output before a trial.
 FAULTLINE_HD core::Poison poison_of(const CompareSlot& output, uint64_t trial) {
-  return {output.dtype, core::poison_word(trial), output.poison_first_tile,
+  return {output.dtype, core::poison_word(trial), output.poison_first_code, output.poison_span,
           output.poison_has_tiles};
 }
 

@@ -156,10 +156,10 @@ FAULTLINE_HD void lay_poison(const abi::PoisonSlot& tensor, uint32_t word, Stora
                              Store&& store) {
   using T = Storage<D>;
   constexpr uint64_t kPerVector = sizeof(Vector) / sizeof(T);
-  const core::Poison poison{D, word, tensor.first_tile, tensor.has_tiles};
+  core::Poison poison = abi::poison_of(tensor, word);
+  poison.dtype = D;  // known when this is compiled
   const uint64_t first = poison.bits(0);
-  // The finite pattern is the same in all tiles.
-  const bool by_tile = tensor.has_tiles && poison.bits(1) != first;
+  const bool by_tile = tensor.has_tiles;
   const bool wide = tensor.elements >> 31 != 0;
   const bool aligned = reinterpret_cast<uintptr_t>(trial + begin) % sizeof(Vector) == 0;
   const uint64_t tail = aligned ? begin + (end - begin) / kPerVector * kPerVector : begin;

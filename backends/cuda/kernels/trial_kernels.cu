@@ -621,7 +621,7 @@ extern "C" __global__ void faultline_advance(uint64_t* cursor, uint64_t trials) 
 extern "C" __global__ void __launch_bounds__(256)
     faultline_dirty_shared(const __grid_constant__ abi::DirtySharedParameters p) {
   extern __shared__ uint4 memory[];
-  const uint32_t word = core::poison_word(first_trial(p.range) + 1);
+  const uint32_t word = core::shared_poison_word(first_trial(p.range));
   const uint32_t begin = static_cast<uint32_t>(__cvta_generic_to_shared(memory));
   for (uint32_t at = 16 * threadIdx.x; at < p.bytes; at += 16 * blockDim.x) {
     // Nothing reads it here: a plain store would be dropped.

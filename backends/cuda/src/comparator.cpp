@@ -68,8 +68,8 @@ Comparator::Comparator(std::vector<core::BufferSpec> outputs, std::span<const co
         abi::fast_divisor(static_cast<std::uint32_t>(std::min(tiles.tile_cols, tiles.cols)));
     slot.tiles_across = static_cast<std::uint32_t>(tiles.tiles_across());
     slot.first_tile = base_.tile_count;
-    slot.poison_first_tile =
-        static_cast<std::uint32_t>(poison[k].first_tile % core::poison_codes(output.dtype));
+    slot.poison_first_code = poison[k].first_code;
+    slot.poison_span = poison[k].span;
     slot.poison_has_tiles = poison[k].has_tiles;
     slot.dtype = output.dtype;
     base_.tile_count += static_cast<std::uint32_t>(tiles.tile_count());

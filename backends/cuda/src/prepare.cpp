@@ -20,8 +20,8 @@ abi::PoisonSlot poison_slot(const core::BufferSpec& buffer, const core::TileGeom
   slot.dtype = buffer.dtype;
   slot.has_tiles = poison.has_tiles;
   if (!poison.has_tiles) return slot;
-  slot.first_tile =
-      static_cast<std::uint32_t>(poison.first_tile % core::poison_codes(buffer.dtype));
+  slot.first_code = poison.first_code;
+  slot.spans = static_cast<std::uint16_t>(poison.span / core::poison_span_unit(buffer.dtype));
   abi::TileMap& map = slot.tiles;
   const std::int64_t tile_rows = std::min(tiles.tile_rows, tiles.rows);
   const std::int64_t tile_cols = std::min(tiles.tile_cols, tiles.cols);

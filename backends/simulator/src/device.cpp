@@ -216,7 +216,7 @@ LaunchReport Device::launch(const LaunchSpec& spec, const Options& options) {
   }
   if (options.observer != nullptr) observers.push_back(options.observer);
   Machine& machine = implementation_->machine;
-  machine.set_unwritten(options.unwritten);
+  machine.set_unwritten(options.unwritten_shared, options.unwritten_local);
   try {
     machine.run(program, geometry, spec.parameters, *policy, options.lateness, options.step_budget,
                 options.deadline, observers);

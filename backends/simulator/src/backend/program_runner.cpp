@@ -150,7 +150,8 @@ void ProgramRunner::launch(const core::LaunchOperation& operation,
   options.step_budget = settings.step_budget;
   options.deadline = deadline_;
   options.pct_depth = settings.pct_depth;
-  options.unwritten = settings.unwritten;
+  options.unwritten_shared = settings.unwritten_shared;
+  options.unwritten_local = settings.unwritten_local;
   options.access_statistics = settings.access_statistics;
   options.observer = observer;
   LaunchReport launched = device_.launch(spec, options);

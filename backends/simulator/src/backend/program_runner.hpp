@@ -23,7 +23,8 @@ struct RunSettings {
   bool access_statistics = false;
   std::uint64_t step_budget = 200'000'000;
   std::uint32_t pct_depth = 3;
-  std::uint32_t unwritten = 0xcdcdcdcd;  // what shared and local memory hold, word by word
+  // What shared and local memory hold at first, word by word.
+  std::uint32_t unwritten_shared = 0xcdcdcdcd, unwritten_local = 0xcdcdcdcd;
   double timeout_s = 60.0;               // of the whole program, wall clock
 };
 

@@ -118,7 +118,7 @@ void TrialRunner::run_one(const core::TrialPlan& plan, const core::TrialRequest&
   const core::PoisonMap poisons(plan.buffers);
   for (std::size_t k = 0; k < plan.buffers.size(); ++k) {
     if (plan.buffers[k].role == core::BufferRole::input) continue;
-    if (poisons.of(k, poison).by_tile()) {
+    if (poisons.has_tiles(k)) {
       laid_.resize(plan.buffers[k].bytes());
       poisons.lay(k, poison, laid_);
       backend_.upload(buffers_[k], laid_);
@@ -134,7 +134,8 @@ void TrialRunner::run_one(const core::TrialPlan& plan, const core::TrialRequest&
   run.access_statistics = request.access_statistics;
   run.step_budget = settings_.step_budget;
   run.pct_depth = settings_.pct_depth;
-  run.unwritten = core::poison_word(trial + 1);  // not that of the outputs: told apart when copied
+  run.unwritten_shared = core::shared_poison_word(trial);
+  run.unwritten_local = core::local_poison_word(trial);
   run.timeout_s = request.timeout_s;
   // A trial is a function of its token: what others left in variables of modules is gone.
   device_.reset_module_variables();

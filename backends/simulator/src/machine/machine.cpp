@@ -92,8 +92,9 @@ void Machine::initialise(Cta& cta, std::uint32_t linear) {
   cta.machine = this;
   cta.linear = linear;
   cta.threads = geometry_.block[0] * geometry_.block[1] * geometry_.block[2];
-  fill(cta.shared, program_->static_shared_bytes + geometry_.dynamic_shared_bytes, unwritten_);
-  fill(cta.local, static_cast<std::size_t>(cta.threads) * program_->local_bytes, unwritten_);
+  fill(cta.shared, program_->static_shared_bytes + geometry_.dynamic_shared_bytes,
+       unwritten_shared_);
+  fill(cta.local, static_cast<std::size_t>(cta.threads) * program_->local_bytes, unwritten_local_);
   cta.mbarriers.clear();
   cta.slot_of_address.clear();
   cta.mbarrier_slots = 0;

@@ -42,7 +42,10 @@ class Machine {
            std::uint64_t step_budget, std::optional<std::chrono::steady_clock::time_point> deadline,
            std::span<Observer* const> observers);
   // What shared and local memory hold before anybody writes them, of the launches from now on.
-  void set_unwritten(std::uint32_t word) { unwritten_ = word; }
+  void set_unwritten(std::uint32_t shared, std::uint32_t local) {
+    unwritten_shared_ = shared;
+    unwritten_local_ = local;
+  }
 
   // ---- for handlers ----
   const Program& program() const { return *program_; }
@@ -128,7 +131,7 @@ class Machine {
   std::uint64_t slept_ = 0;     ///< steps that passed while all that could run were asleep
   std::uint64_t sleepers_ = 0;  // splits in nanosleep
   std::uint64_t step_budget_ = 0;
-  std::uint32_t unwritten_ = 0;
+  std::uint32_t unwritten_shared_ = 0, unwritten_local_ = 0;
   std::optional<std::chrono::steady_clock::time_point> deadline_;
   std::uint64_t thread_instructions_ = 0;
   std::uint64_t warp_instructions_ = 0;

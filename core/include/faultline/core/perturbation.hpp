@@ -43,8 +43,8 @@ struct Perturbation {
   std::uint64_t blocker_ns = 0;
   /// > 0: so many multiprocessors are left to the trial; blocks that spin hold the others.
   std::uint32_t free_sms = 0;
-  /// In front of each launch a kernel lays poison in the shared memory that its blocks will get.
-  /// The simulator does so always.
+  /// In front of each launch a kernel lays poison in shared memory, for the blocks that run first.
+  /// The simulator does so always, for every block.
   bool dirty_shared = false;
   // Simulator
   SchedulePolicy policy = SchedulePolicy::random;
@@ -54,8 +54,8 @@ struct Perturbation {
   std::uint32_t offset_bytes = 0;
   // Either backend: changes of the program itself, made by stress/ before a backend sees it.
   bool one_stream = false;  ///< all operations in one stream: no two launches overlap
-  /// The program is run so many times in each trial, and nothing is laid down in between: the last
-  /// call is judged.
+  /// The program is run so many times in each trial, and the last call is judged. Outputs are laid
+  /// anew in between; inputs, workspaces and variables of modules are what the calls before left.
   std::uint32_t calls = 1;
   bool eager = false;  ///< graphs are not replayed, their launches are issued one by one
   /// Sites of the PTX in front of which a seeded nanosleep is put: bit mask of stress::DelaySite;

@@ -43,7 +43,8 @@ struct Options {
   /// a launch that does not end.
   std::optional<std::chrono::steady_clock::time_point> deadline{};
   std::uint32_t pct_depth = 3;
-  std::uint32_t unwritten = 0xcdcdcdcd;  ///< what shared and local memory hold, word by word
+  /// What shared and local memory hold at first, word by word.
+  std::uint32_t unwritten_shared = 0xcdcdcdcd, unwritten_local = 0xcdcdcdcd;
   bool access_statistics = false;
   bool record = false;               ///< keep the decisions in LaunchReport::schedule
   const Schedule* replay = nullptr;  ///< follow these decisions, then the policy
