@@ -786,6 +786,12 @@ void check(const OutputTotals& totals, const Place& place) {
   refuse(here, fmt::format("there are {} tiles; the geometry has {}", totals.tiles.size(), tiles));
 }
 
+void check(const Perturbation& perturbation, const Place& place) {
+  if (perturbation.calls > 0) return;
+  const Place here{&place, "calls"};
+  refuse(here, "there is 0; a trial calls its subject at least once");
+}
+
 class Reader {
  public:
   Reader(const Json& object, const Place& place) : object_(object), place_(place) {

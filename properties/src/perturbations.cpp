@@ -103,6 +103,7 @@ std::vector<Perturbation> smaller_perturbations(const Perturbation& p) {
       visit_fields(changed, [&](auto& field, std::uint64_t) {
         if (i++ == place) field = static_cast<std::remove_reference_t<decltype(field)>>(v);
       });
+      if (changed.calls == 0) continue;  // none is no trial
       add(std::move(changed));
     }
   }
@@ -125,6 +126,7 @@ Perturbation draw_perturbation(Source& source) {
                                     : draw_number(source) % (largest + 1);
     field = static_cast<std::remove_reference_t<decltype(field)>>(value);
   });
+  p.calls = std::max(p.calls, 1u);
   if (source.once_in(3)) p.ctas_per_sm = static_cast<double>(source.below(256)) * kShare;
   return p;
 }

@@ -172,20 +172,21 @@ void pair_arms(core::Evidence& evidence) {
   }
 }
 
-/// An arm with fewer multiprocessors that are not proven to have been held, in which nothing
-/// failed, is left out with its reason: it has not shown what it is there for, and the other arms
-/// stand.
+/// An arm with fewer multiprocessors that are not proven to have been held, or whose shared memory
+/// is not proven to have been dirtied, in which nothing failed, is left out with its reason: it has
+/// not shown what it is there for, and the other arms stand.
 void leave_out_unproven(Arm& arm) {
   const core::TrialResult& result = arm.result;
   const bool clean = result.failed == 0 && result.changed_inputs.empty() &&
                      result.status == core::ExecutionStatus::completed;
-  if (arm.planned.perturbation.free_sms == 0 || result.overlap_proven || result.skipped || !clean) {
-    return;
-  }
+  const core::Perturbation& perturbation = arm.planned.perturbation;
+  const bool alone = perturbation.free_sms == 0 && !perturbation.dirty_shared;
+  if (alone || result.overlap_proven || result.skipped || !clean) return;
   core::TrialResult left_out;
   left_out.skipped = true;
-  left_out.note =
-      result.note.empty() ? "the multiprocessors were not proven to be held" : result.note;
+  left_out.note = !result.note.empty()        ? result.note
+                  : perturbation.free_sms > 0 ? "the multiprocessors were not proven to be held"
+                                              : "shared memory was not proven to be dirtied";
   arm.result = std::move(left_out);
 }
 

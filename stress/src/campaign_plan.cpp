@@ -30,9 +30,9 @@ struct DeviceArms {
   bool batching;                  ///< several trials fit into one grid
   bool sites;                     ///< some place of the PTX synchronises and can be delayed
   bool shared_sites;              ///< some place accesses shared memory
-  bool shared_memory;             ///< some launch has shared memory
   std::uint32_t multiprocessors;  ///< of the device
   std::string all_of_them;        ///< why the subject needs them all; empty: it does not
+  std::string not_dirtied;        ///< why its shared memory cannot be; empty: it can
 
   /// Time that an arm may spend waiting: 5 s, whatever the number of trials asked for.
   static constexpr std::uint64_t kWaitBudgetNs = 5'000'000'000;
@@ -64,9 +64,8 @@ struct DeviceArms {
           fmt::format("{}: the subject names no input large enough to rotate", perturbation.name));
       return;
     }
-    if (!shared_memory && perturbation.dirty_shared) {
-      campaign.left_out.push_back(
-          fmt::format("{}: no launch uses shared memory", perturbation.name));
+    if (perturbation.dirty_shared && !not_dirtied.empty()) {
+      campaign.left_out.push_back(fmt::format("{}: {}", perturbation.name, not_dirtied));
       return;
     }
     const std::uint32_t delayed = perturbation.delay_sites;
@@ -179,9 +178,9 @@ std::vector<std::string> device_arm_names() {
                    .batching = true,
                    .sites = true,
                    .shared_sites = true,
-                   .shared_memory = true,
                    .multiprocessors = 1000,
-                   .all_of_them = {}});
+                   .all_of_them = {},
+                   .not_dirtied = {}});
   std::vector<std::string> names;
   for (const PlannedArm& arm : all.arms) names.push_back(arm.perturbation.name);
   return names;
@@ -311,9 +310,10 @@ CampaignPlan default_plan(const core::BackendInfo& backend, const core::TrialPla
        .batching = plan.max_batch > 1,
        .sites = has_sites(kSynchronisationSites),
        .shared_sites = has_sites(bit(DelaySite::shared)),
-       .shared_memory = plan.program && uses_shared_memory(plan.program(1)),
        .multiprocessors = static_cast<std::uint32_t>(std::max(backend.multiprocessors, 0)),
-       .all_of_them = plan.program ? needs_all_multiprocessors(plan.program(1)) : ""});
+       .all_of_them = plan.program ? needs_all_multiprocessors(plan.program(1)) : "",
+       .not_dirtied =
+           plan.program ? why_not_dirtied(plan.program(1)) : "the subject has no program"});
   check_names(options.arms, campaign.arms, campaign.left_out, false);
   std::erase_if(campaign.arms, [&](const PlannedArm& arm) {
     return !wanted(options.arms, arm.perturbation.name);

@@ -117,10 +117,10 @@ std::vector<core::Operation> operations_of_call(const core::Program& program, st
   return moved;
 }
 
-/// An output and where what was laid in it before the first call is kept.
+/// An output and where in `workspace` what was laid in it before the first call is kept.
 struct KeptOutput {
-  std::uint32_t output = 0, kept = 0;  ///< buffers
-  std::uint64_t bytes = 0;
+  std::uint32_t output = 0, workspace = 0;  ///< buffers
+  std::uint64_t offset = 0, bytes = 0;
 };
 
 /// `calls` calls one after another. Each finds the outputs as the first one did, so that what a
@@ -150,7 +150,7 @@ core::Program with_calls(const core::Program& program, std::uint32_t calls,
       for (const core::StreamId stream : streams) wait_for(first, stream);
     }
     for (const KeptOutput& kept : outputs) {
-      const core::BufferArgument output{kept.output, 0}, copy{kept.kept, 0};
+      const core::BufferArgument output{kept.output, 0}, copy{kept.workspace, kept.offset};
       add(call == 0 ? core::CopyOperation{copy, output, kept.bytes}
                     : core::CopyOperation{output, copy, kept.bytes},
           first);
@@ -188,24 +188,29 @@ void move_bindings(core::Program& program, std::uint32_t from, std::uint32_t by)
   }
 }
 
-/// The plan with a workspace more for each output, in which what is laid there is kept.
+/// The plan with a workspace more, in which what is laid in its outputs is kept: each begins at a
+/// boundary of 256 bytes.
 std::vector<KeptOutput> keep_outputs(core::TrialPlan& plan) {
-  const auto before = static_cast<std::uint32_t>(plan.buffers.size());
+  constexpr std::uint64_t kBoundary = 256;
+  const auto workspace = static_cast<std::uint32_t>(plan.buffers.size());
   std::vector<KeptOutput> outputs;
+  std::uint64_t bytes = 0;
   for (const std::uint32_t index : plan.output_indices()) {
-    core::BufferSpec kept = plan.buffers[index];
-    kept.name += " as laid";
-    kept.role = core::BufferRole::workspace;
-    kept.tiles = {};
-    outputs.push_back({index, static_cast<std::uint32_t>(plan.buffers.size()), kept.bytes()});
-    plan.buffers.push_back(std::move(kept));
+    const std::uint64_t own = plan.buffers[index].bytes();
+    outputs.push_back({index, workspace, bytes, own});
+    bytes += (own + kBoundary - 1) / kBoundary * kBoundary;
   }
+  core::BufferSpec kept;
+  kept.name = "outputs as laid";
+  kept.role = core::BufferRole::workspace;
+  // Of the dtype whose poison tells most tiles apart.
+  kept.dtype = core::Dtype::f64;
+  kept.shape = {static_cast<std::int64_t>(bytes / core::size_of(kept.dtype))};
+  plan.buffers.push_back(std::move(kept));
   if (plan.device_oracle) {
-    const auto added = static_cast<std::uint32_t>(plan.buffers.size()) - before;
-    plan.device_oracle = [oracle = std::move(plan.device_oracle), before,
-                          added](std::uint32_t batch) {
+    plan.device_oracle = [oracle = std::move(plan.device_oracle), workspace](std::uint32_t batch) {
       core::Program moved = oracle(batch);
-      move_bindings(moved, before, added);
+      move_bindings(moved, workspace, 1);
       return moved;
     };
   }

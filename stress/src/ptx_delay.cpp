@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "faultline/core/generator.hpp"
+#include "faultline/core/launch_streams.hpp"
 
 namespace faultline::stress {
 namespace {
@@ -544,6 +545,11 @@ bool uses_shared_memory(const core::Program& program) {
            launch->module->ptx.find(kShared) != std::string::npos;
   };
   return std::any_of(program.operations.begin(), program.operations.end(), uses);
+}
+
+std::string why_not_dirtied(const core::Program& program) {
+  if (!uses_shared_memory(program)) return "no launch uses shared memory";
+  return core::launches_in_several_streams(program) ? core::kSeveralStreamsNotDirtied : "";
 }
 
 core::Program with_delays(const core::Program& program, const core::Perturbation& perturbation,

@@ -19,7 +19,13 @@ core::ExperimentEvidence first_calls(core::Backend& backend, const core::TrialPl
                                      core::TrialRequest request) {
   // Five of each beside the one replayed are enough for CallOrder::decides.
   request.count = std::max<std::uint64_t>(request.count, 5);
-  if (backend.info().is_model) ++request.first_trial;
+  if (backend.info().is_model) {
+    ++request.first_trial;
+  } else {
+    // A model loads modules anew for each trial by itself: elsewhere only the first of a loop would
+    // be the first call.
+    request.perturbation.reload_module = true;
+  }
   request.capture_limit = 0;
   core::ExperimentEvidence row;
   row.kind = core::ExperimentEvidence::Kind::first_call;

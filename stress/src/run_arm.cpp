@@ -30,17 +30,21 @@ core::TrialResult run_safely(core::Backend& backend, const core::TrialPlan& plan
     try {
       core::TrialResult result =
           run_safely(backend, with_changed_program(plan, request.perturbation), rest);
-      // Code that was never compiled before: that it cannot be is nothing about the kernel.
       const bool not_run = result.trials == 0 && !result.skipped &&
                            (result.status == core::ExecutionStatus::unsupported ||
                             result.status == core::ExecutionStatus::error);
-      if (!not_run || request.perturbation.delay_sites == 0) return result;
-      // Unless the same without delays fails as well: then it is not the code that was put in.
-      core::TrialRequest plain = request;
-      plain.perturbation.delay_sites = 0;
+      if (!not_run) return result;
+      // Code that was never compiled before, memory for what several calls keep: that it cannot be
+      // run is nothing about the kernel, unless the program as it is cannot be run either.
+      core::TrialRequest plain = rest;
       plain.count = 1;
       if (run_safely(backend, plan, plain).trials == 0) return result;
-      broken.note = "the kernel with delays in it could not be run: " + result.message;
+      core::Perturbation others = request.perturbation;
+      others.delay_sites = 0;
+      broken.note = fmt::format("the {} could not be run: {}",
+                                changes_program(others) ? "program as changed for the arm"
+                                                        : "kernel with delays in it",
+                                result.message);
     } catch (const core::UnsupportedError& e) {
       broken.note = e.what();
     }
@@ -50,7 +54,10 @@ core::TrialResult run_safely(core::Backend& backend, const core::TrialPlan& plan
   try {
     core::TrialResult result = backend.run_trials(plan, request);
     // A stress kernel that was not proven to run beside them ends the trials; the note says so.
-    const bool cut_short = result.skipped || stopped(request.stop) || !result.overlap_proven ||
+    const core::Perturbation& p = request.perturbation;
+    const bool beside = p.free_sms > 0 || p.co_resident != core::CoResident::none;
+    const bool cut_short = result.skipped || stopped(request.stop) ||
+                           (beside && !result.overlap_proven) ||
                            result.status != core::ExecutionStatus::completed;
     if (!cut_short && result.trials < request.count) {
       result.status = core::ExecutionStatus::error;
@@ -314,6 +321,15 @@ void finish_evidence(core::Evidence& evidence, const core::TrialPlan& plan, core
   if (captured || pass_possible) {
     add_terms(evidence,
               examine_terms(plan, data, looked_at, core::trial_seed(seed, 0), {}, trouble), "", "");
+  }
+  const auto called_twice = [](const core::ArmEvidence& arm) {
+    return arm.perturbation.calls > 1 && arm.result.trials > 0;
+  };
+  const bool failed =
+      std::any_of(results.begin(), results.end(), [](const auto* r) { return r->failed > 0; });
+  if (pass_possible && !failed &&
+      std::none_of(evidence.arms.begin(), evidence.arms.end(), called_twice)) {
+    add_not_examined(evidence, "whether a second call gives the same: no trial called it twice");
   }
   if (pass_possible) {
     constexpr std::int64_t kElements = std::int64_t{1} << 24;

@@ -357,12 +357,31 @@ class Sweep {
       diagnosis::merge_race(evidence.races, race);
     }
     diagnosis::merge_accesses(evidence.accesses, result.accesses);
+    note_shared_memory(cell, evidence);
     if (result.failed > 0) add_captures(cell, evidence);
     detail::add_captured_tiles(cell.plan, options_.data, result);
     result.captures.clear();  // examined, they have served
     keep_failure(cell);
     evidence.configs.push_back(std::move(cell.evidence));
     checkpoint(evidence);
+  }
+
+  /// On a device shared memory holds what others have left, unless it was dirtied.
+  void note_shared_memory(const Cell& cell, core::Evidence& evidence) const {
+    const core::TrialResult& result = cell.evidence.result;
+    if (backend_.info().is_model || result.trials == 0) return;
+    const std::string what = "what a launch reads of shared memory that it has not written";
+    const core::Program program = cell.plan.program(1);
+    if (!cell.request.perturbation.dirty_shared) {
+      if (!uses_shared_memory(program)) return;
+      detail::add_not_examined(evidence, fmt::format("{}: {}", what, why_not_dirtied(program)));
+    } else if (!result.overlap_proven) {
+      detail::add_not_examined(
+          evidence,
+          fmt::format("{}, of {}: {}", what,
+                      diagnosis::cell_text(cell.evidence.problem, cell.evidence.config),
+                      result.note.empty() ? "it is not proven that it was dirtied" : result.note));
+    }
   }
 
   void checkpoint(const core::Evidence& evidence) const {
@@ -409,7 +428,7 @@ class Sweep {
     request.perturbation.fresh_inputs = true;
     // As the simulator does by itself: what is read before it is written follows the poison.
     request.perturbation.dirty_shared =
-        !backend_.info().is_model && uses_shared_memory(cell.plan.program(1));
+        !backend_.info().is_model && why_not_dirtied(cell.plan.program(1)).empty();
     request.race = backend_.info().is_model ? options_.race : core::RaceMode::off;
     request.access_statistics = backend_.info().is_model;
     request.capture_limit = options_.run.capture_limit;

@@ -447,6 +447,8 @@ TEST(Record, WrongJsonNamesThePlace) {
   EXPECT_THAT(changed("/evidence/arms/0/result/trials", -1), HasSubstr("whole number"));
   EXPECT_THAT(changed("/evidence/arms/0/result/trials", 1.5), HasSubstr("whole number"));
   EXPECT_THAT(changed("/evidence/arms/0/perturbation/batch", 1ull << 40), HasSubstr("4294967295"));
+  EXPECT_THAT(changed("/evidence/arms/0/perturbation/calls", 0),
+              HasSubstr("/evidence/arms/0/perturbation/calls there is 0; a trial calls"));
   EXPECT_THAT(changed("/verdict/outcome", "green"), HasSubstr("one of pass, fail"));
   EXPECT_THAT(changed("/verdict/findings/0/class", "race"), HasSubstr("/verdict/findings/0/class"));
   EXPECT_THAT(changed("/verdict/extra", 1), HasSubstr("/verdict/extra"));

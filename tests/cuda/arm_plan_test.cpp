@@ -2,6 +2,7 @@
 #include "arm_plan.hpp"
 
 #include <faultline/core/errors.hpp>
+#include <faultline/core/launch_streams.hpp>
 
 #include "co_resident.hpp"
 #include "prepared_program.hpp"
@@ -366,6 +367,39 @@ TEST(ArmPlan, SharedMemoryIsNotDirtiedBesideAStressKernel) {
   });
   EXPECT_TRUE(arm.skipped);
   EXPECT_THAT(arm.note, testing::HasSubstr("a stress kernel holds shared memory"));
+}
+
+/// Launches in these streams, some of them captured in stream 0 or 1 and replayed in stream 0.
+core::Program launches_in(const std::vector<core::StreamId>& streams,
+                          const std::vector<core::StreamId>& captured) {
+  core::Program program;
+  program.add(core::FillOperation{}, 5);  // no launch of the subject
+  if (!captured.empty()) {
+    program.add(core::CaptureBeginOperation{0}, captured.front());
+    for (const core::StreamId stream : captured) program.add(core::LaunchOperation{}, stream);
+    program.add(core::CaptureEndOperation{0}, captured.front());
+    program.add(core::ReplayOperation{0, {}}, 0);
+  }
+  for (const core::StreamId stream : streams) program.add(core::LaunchOperation{}, stream);
+  return program;
+}
+
+TEST(ArmPlan, SharedMemoryIsDirtiedWhereAllLaunchesAreInOneStream) {
+  const auto skipped = [](const std::vector<core::StreamId>& streams,
+                          const std::vector<core::StreamId>& captured = {}) {
+    core::TrialPlan plan = make_plan(8, 1);
+    plan.program = [=](std::uint32_t) { return launches_in(streams, captured); };
+    const ArmPlan arm = planned(plan, 10, [](auto& p) { p.dirty_shared = true; });
+    EXPECT_EQ(arm.skipped, arm.note == core::kSeveralStreamsNotDirtied) << arm.note;
+    EXPECT_FALSE(planned(plan, 10, [](auto&) {}).skipped) << "it alone";
+    return arm.skipped;
+  };
+  EXPECT_FALSE(skipped({0, 0}));
+  EXPECT_FALSE(skipped({3, 3}));
+  EXPECT_TRUE(skipped({0, 1})) << "the first may wait for what the second writes";
+  EXPECT_FALSE(skipped({0}, {1, 1})) << "captured there, run in stream 0";
+  EXPECT_TRUE(skipped({1}, {0}));
+  EXPECT_TRUE(skipped({}, {0, 1})) << "branches of a graph run side by side";
 }
 
 }  // namespace

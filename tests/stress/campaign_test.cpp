@@ -597,6 +597,32 @@ TEST_F(CampaignTest, OnlyWhatDelaysBreakIsLeftOut) {
   EXPECT_TRUE(result(2).skipped) << "without delays it runs";
 }
 
+TEST_F(CampaignTest, AnArmWhoseSharedMemoryWasNotAllDirtiedShowsNothing) {
+  ToyBackend backend(false);
+  backend.after = [](const core::TrialRequest& request, core::TrialResult& result) {
+    if (!request.perturbation.dirty_shared) return;
+    result.overlap_proven = false;
+    result.note = "3 blocks did not see all the others";
+  };
+  stress::CampaignPlan plan;
+  plan.arms = {{{.name = "dirty_shared", .dirty_shared = true}, 50, ""}};
+  core::Evidence evidence = stress::run_campaign(backend, trial, plan);
+  EXPECT_TRUE(evidence.arms.at(0).result.skipped);
+  EXPECT_EQ(evidence.arms[0].result.note, "3 blocks did not see all the others");
+  EXPECT_NE(diagnosis::diagnose(evidence).outcome, Outcome::pass) << "it is the only arm";
+  plan.arms.push_back({{.name = "none"}, 50, ""});
+  const core::Verdict verdict = diagnosis::diagnose(stress::run_campaign(backend, trial, plan));
+  EXPECT_EQ(verdict.outcome, Outcome::pass) << verdict.summary;
+  EXPECT_THAT(verdict.summary, HasSubstr("3 blocks did not see all the others"));
+  // It ends no trial: fewer than planned are an error.
+  backend.after = [](const core::TrialRequest&, core::TrialResult& result) {
+    result.trials = 2;
+    result.overlap_proven = false;
+  };
+  evidence = stress::run_campaign(backend, trial, plan);
+  EXPECT_EQ(evidence.arms.at(0).result.status, core::ExecutionStatus::error);
+}
+
 TEST_F(CampaignTest, TrialsThatEndedBecauseNothingRanBesideThemAreNoError) {
   ToyBackend backend(false);
   bool proven = false;

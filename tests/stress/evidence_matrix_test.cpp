@@ -135,6 +135,110 @@ TEST_F(EvidenceMatrix, ALaterCallFindsTheOutputsAsTheFirstDid) {
   EXPECT_EQ(copies[1].second.bytes, bytes);
 }
 
+/// Keeps the buffers of the plan that it is given last, and runs nothing.
+class BuffersBackend : public ToyBackend {
+ public:
+  using ToyBackend::ToyBackend;
+  std::vector<core::BufferSpec> buffers;
+  core::TrialResult run_trials(const core::TrialPlan& plan, const core::TrialRequest&) override {
+    buffers = plan.buffers;
+    programs.push_back(plan.program(1));
+    core::TrialResult result;
+    result.skipped = true;
+    return result;
+  }
+};
+
+TEST_F(EvidenceMatrix, WhatSeveralCallsKeepIsOneWorkspaceHoweverManyOutputs) {
+  subject.plan = [](const core::Problem& problem, const std::string& variant,
+                    const core::Config& config) {
+    core::TrialPlan plan = toy_plan(problem, variant, config);
+    for (int i = 0; i < 19; ++i) {
+      core::BufferSpec more = plan.buffers[1];
+      more.name = "y" + std::to_string(i);
+      more.dtype = core::Dtype::f16;
+      more.shape = {3, 5};
+      more.tiles = {.rows = 3, .cols = 5, .tile_rows = 3, .tile_cols = 5};
+      plan.buffers.push_back(std::move(more));
+    }
+    return plan;
+  };
+  const core::TrialPlan plan = toy_trial(subject).plan;
+  kernels::SubjectRegistry registry;
+  registry.add(subject);
+  core::TrialToken token;
+  token.backend = "simulator";
+  token.subject = "toy";
+  token.variant = "clean";
+  token.problem = "n=64";
+  token.config = "stages=1";
+  token.perturbation.calls = 2;
+  BuffersBackend backend(true);
+  EXPECT_TRUE(
+      stress::replay(backend, registry, token, {.run = {}}).evidence.arms[0].result.skipped);
+  ASSERT_EQ(backend.buffers.size(), plan.buffers.size() + 1) << "one, not one for each output";
+  const core::BufferSpec& kept = backend.buffers.back();
+  EXPECT_EQ(kept.role, core::BufferRole::workspace);
+  const auto copies = all_of<core::CopyOperation>(backend.programs.at(0));
+  ASSERT_EQ(copies.size(), 2u * 20u);
+  std::uint64_t end = 0;
+  for (std::size_t i = 0; i < 20; ++i) {
+    const core::CopyOperation &away = copies[i].second, &back = copies[20 + i].second;
+    EXPECT_EQ(away.source.buffer, i + 1);
+    EXPECT_EQ(away.bytes, plan.buffers[i + 1].bytes());
+    EXPECT_EQ(away.destination.buffer, plan.buffers.size());
+    EXPECT_EQ(away.destination.byte_offset % 256, 0u);
+    EXPECT_GE(away.destination.byte_offset, end) << "behind the one before";
+    end = away.destination.byte_offset + away.bytes;
+    EXPECT_EQ(back.source, away.destination);
+    EXPECT_EQ(back.destination, away.source);
+    EXPECT_EQ(back.bytes, away.bytes);
+  }
+  EXPECT_LE(end, kept.bytes());
+}
+
+TEST_F(EvidenceMatrix, AnArmWhoseChangedProgramCannotBeRunIsLeftOut) {
+  const auto result = [&](bool one_call_too) {
+    ToyBackend backend(false);
+    backend.before = [&](const core::TrialRequest&) {
+      const auto launches = all_of<core::LaunchOperation>(backend.programs.back());
+      if (one_call_too || launches.size() > 1) throw core::UsageError("too many workspaces");
+    };
+    stress::CampaignPlan plan;
+    plan.arms.emplace_back().trials = 5;
+    plan.arms[0].perturbation.calls = 2;
+    stress::RunOptions alone;
+    alone.follow_ups = alone.experiments = false;
+    return stress::run_campaign(backend, trial, plan, alone).arms.at(0).result;
+  };
+  EXPECT_TRUE(result(false).skipped);
+  EXPECT_EQ(result(false).status, core::ExecutionStatus::completed);
+  EXPECT_THAT(result(false).note,
+              HasSubstr("the program as changed for the arm could not be run: too many"));
+  EXPECT_FALSE(result(true).skipped) << "nor can the program as it is";
+  EXPECT_EQ(result(true).status, core::ExecutionStatus::error);
+}
+
+TEST_F(EvidenceMatrix, ACampaignSaysWhereNoTrialCalledItTwice) {
+  const auto said = [&](std::vector<std::string> arms, bool follow_ups) {
+    ToyBackend backend(true);
+    stress::RunOptions options;
+    options.follow_ups = follow_ups;
+    const core::Evidence evidence = stress::run_campaign(
+        backend, trial,
+        stress::default_plan(backend.info(), trial.plan,
+                             {.trials = 26, .seed = 7, .arms = std::move(arms)}),
+        options);
+    EXPECT_EQ(diagnosis::diagnose(evidence).outcome, core::Outcome::pass);
+    return testing::Value(evidence.not_examined,
+                          testing::Contains(HasSubstr("no trial called it twice")));
+  };
+  EXPECT_TRUE(said({"random_random"}, false));
+  EXPECT_FALSE(said({"random_random"}, true)) << "a second call is asked for";
+  EXPECT_FALSE(said({"random_random", "called_twice"}, false));
+  EXPECT_FALSE(said({}, false));
+}
+
 TEST_F(EvidenceMatrix, ANumberOfCallsThatIsNoneIsRefused) {
   kernels::SubjectRegistry registry;
   registry.add(subject);
@@ -225,6 +329,22 @@ TEST_F(EvidenceMatrix, AnArmOfOneCallAloneAsksForTheSecond) {
     EXPECT_EQ(replay.evidence.arms[0].result.trials, 1u);
     EXPECT_EQ(diagnosis::diagnose(replay.evidence).findings[0].finding == FindingClass::state,
               right_calls == 1);
+  }
+  // On a device each trial of either half is of a module loaded anew, whatever the token says.
+  token.backend = "cuda";
+  for (const bool reloaded : {false, true}) {
+    token.perturbation.reload_module = reloaded;
+    CountingBackend loop(false, 1);
+    const stress::Replay replay = stress::replay(loop, registry, token, {.run = {}});
+    ASSERT_EQ(replay.evidence.experiments.size(), 1u);
+    const core::ExperimentEvidence& row = replay.evidence.experiments[0];
+    EXPECT_EQ(row.after_wrong, 0u) << "the first calls are right";
+    EXPECT_EQ(row.before_wrong, row.before_trials);
+    EXPECT_GE(row.after_trials, 5u);
+    ASSERT_EQ(loop.requests.size(), 3u);
+    EXPECT_TRUE(loop.requests[1].perturbation.reload_module);
+    EXPECT_TRUE(loop.requests[2].perturbation.reload_module);
+    EXPECT_EQ(diagnosis::diagnose(replay.evidence).findings[0].finding, FindingClass::state);
   }
   // On a model nothing is wrong before it is called twice.
   CountingBackend model(true, 1);

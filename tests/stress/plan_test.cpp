@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <set>
+#include <variant>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -146,6 +147,28 @@ TEST(DevicePlan, DirtiesSharedMemoryWhereThereIsSome) {
   EXPECT_TRUE(find_arm(declared, "dirty_shared")->perturbation.dirty_shared);
   EXPECT_EQ(find_arm(default_plan(model(), partials, {}), "dirty_shared"), nullptr)
       << "the simulator does it in every trial";
+}
+
+TEST(DevicePlan, DirtiesNoSharedMemoryOfLaunchesThatMayOverlap) {
+  const kernels::Subject subject = toy_subject();
+  core::TrialPlan trial =
+      with_kernel(toy_trial(subject).plan, ".shared .align 4 .b8 partials[16];\n", 1);
+  const core::LaunchOperation launch =
+      std::get<core::LaunchOperation>(trial.program(1).operations.at(0).what);
+  for (const core::StreamId second : {0u, 1u}) {
+    trial.program = [launch, second](std::uint32_t) {
+      core::Program program;
+      program.add(launch, 0);
+      program.add(launch, second);
+      return program;
+    };
+    const stress::CampaignPlan plan = default_plan(device(), trial, {});
+    EXPECT_EQ(find_arm(plan, "dirty_shared") != nullptr, second == 0);
+    EXPECT_EQ(stress::to_text(plan).find("left out: dirty_shared: its launches are in several "
+                                         "streams") != std::string::npos,
+              second == 1);
+    EXPECT_EQ(stress::why_not_dirtied(trial.program(1)).empty(), second == 0);
+  }
 }
 
 TEST(SharedMemory, IsThatOfTheKernelsThatAreLaunched) {

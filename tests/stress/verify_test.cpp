@@ -223,6 +223,50 @@ TEST_F(VerifyTest, FewerTrialsThanPlannedAreAnErrorAndNoPass) {
   EXPECT_THAT(verdict.summary, HasSubstr("2 of 3 planned trials"));
 }
 
+TEST_F(VerifyTest, SharedMemoryThatADeviceDidNotDirtyIsNamed) {
+  struct Case {
+    bool model;
+    std::uint32_t shared_bytes;
+    core::StreamId second;
+    bool proven;
+    const char* named;
+  };
+  for (const Case& c : {Case{false, 16, 0, true, ""},
+                        {false, 0, 1, true, ""},
+                        {true, 16, 1, true, ""},
+                        {false, 16, 1, true, "several streams"},
+                        {false, 16, 0, false, "of n=64 [stages=1]: 2 blocks"}}) {
+    subject.plan = [c](const core::Problem& p, const std::string& variant,
+                       const core::Config& config) {
+      core::TrialPlan plan = toy_plan(p, variant, config);
+      plan.program = [c](std::uint32_t) {
+        core::LaunchOperation launch;
+        launch.dynamic_shared_bytes = c.shared_bytes;
+        core::Program program;
+        program.add(launch, 0);
+        program.add(launch, c.second);
+        return program;
+      };
+      return plan;
+    };
+    ToyBackend backend(c.model);
+    backend.after = [c](const core::TrialRequest& request, core::TrialResult& result) {
+      EXPECT_EQ(request.perturbation.dirty_shared, !c.model && c.shared_bytes > 0 && c.second == 0);
+      result.overlap_proven = c.proven;
+      if (!c.proven) result.note = "2 blocks did not see all the others";
+    };
+    const core::Evidence evidence =
+        stress::run_verify(backend, subject, subject.variants[0], {problem(64)});
+    EXPECT_EQ(diagnosis::diagnose(evidence).outcome, Outcome::pass);
+    const auto about = [](const char* text) {
+      return testing::AllOf(HasSubstr("reads of shared memory that it has not written"),
+                            HasSubstr(text));
+    };
+    EXPECT_EQ(testing::Value(evidence.not_examined, Contains(about(""))), *c.named != 0) << c.named;
+    EXPECT_EQ(testing::Value(evidence.not_examined, Contains(about(c.named))), *c.named != 0);
+  }
+}
+
 TEST_F(VerifyTest, ADeviceOracleThatNothingChecksIsRefused) {
   subject.plan = [](const core::Problem& p, const std::string& variant,
                     const core::Config& config) {

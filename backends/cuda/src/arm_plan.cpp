@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "faultline/core/errors.hpp"
+#include "faultline/core/launch_streams.hpp"
 #include "program_traits.hpp"
 #include "trial_abi.hpp"
 
@@ -209,6 +210,9 @@ ArmPlan plan_arm(const core::TrialPlan& plan, const core::TrialRequest& request,
   }
   if (perturbation.dirty_shared && perturbation.co_resident != core::CoResident::none) {
     return skip("a stress kernel holds shared memory, and leaves some that nothing can be laid in");
+  }
+  if (perturbation.dirty_shared && traits.launches_in_several_streams) {
+    return skip(core::kSeveralStreamsNotDirtied);
   }
   if (traits.reloads_modules && perturbation.co_resident != core::CoResident::none) {
     return skip("the subject loads a module before its launches: that may wait for the kernel that "

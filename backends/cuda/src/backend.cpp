@@ -6,6 +6,7 @@
 
 #include "device_kernels.hpp"
 #include "faultline/core/errors.hpp"
+#include "faultline/core/launch_streams.hpp"
 #include "faultline/cuda/cuda_backend.hpp"
 #include "module_cache.hpp"
 #include "prepared_program.hpp"
@@ -78,6 +79,9 @@ class CudaBackend final : public core::Backend {
     core::ExecutionReport report;
     const auto begin = std::chrono::steady_clock::now();
     try {
+      if (perturbation.dirty_shared && core::launches_in_several_streams(program)) {
+        throw core::UnsupportedError(core::kSeveralStreamsNotDirtied);
+      }
       if (perturbation.reload_module) {
         for (const core::Operation& operation : program.operations) {
           if (const auto* launch = std::get_if<core::LaunchOperation>(&operation.what)) {

@@ -23,9 +23,10 @@ class DeviceKernels {
   void compare(const abi::CompareParameters& parameters, cudaStream_t stream);
   void advance(std::uint64_t* cursor, std::uint64_t trials, cudaStream_t stream);
   void fill(std::byte* data, std::uint64_t bytes, std::uint32_t word, cudaStream_t stream);
-  /// Lays core::poison_word() of the trial behind the range's first over the shared memory of so
-  /// many multiprocessors: one block on each, which takes all of it whatever the next launch takes.
-  /// Nothing else may run there. `meeting` is of launches that do not overlap.
+  /// Lays core::shared_poison_word() of the range's first trial over the shared memory of so many
+  /// multiprocessors: one block on each, which takes all of it whatever the next launch takes. The
+  /// blocks of that launch which run first get it, those of later waves what these left. Nothing
+  /// else may run there. `meeting` is of launches that do not overlap.
   void dirty_shared(const abi::TrialRange& range, std::uint32_t multiprocessors,
                     abi::SharedMeeting* meeting, cudaStream_t stream);
   /// Adds to *sum a hash of `bytes` bytes.

@@ -5,6 +5,8 @@
 #include <set>
 #include <variant>
 
+#include "faultline/core/launch_streams.hpp"
+
 namespace faultline::cuda {
 
 ProgramTraits traits_of(const core::Program& program) {
@@ -29,6 +31,7 @@ ProgramTraits traits_of(const core::Program& program) {
   streams.insert(0);
   traits.multiple_streams = streams.size() > 1;
   if (traits.multiple_streams) traits.most_blocks = traits.blocks;
+  traits.launches_in_several_streams = core::launches_in_several_streams(program);
   return traits;
 }
 

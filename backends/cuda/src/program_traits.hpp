@@ -12,6 +12,7 @@ struct ProgramTraits {
   bool has_host_steps = false;
   bool has_captures = false;
   bool multiple_streams = false;
+  bool launches_in_several_streams = false;
   bool reloads_modules = false;   ///< before launches: cannot be captured
   bool has_clusters = false;      ///< of more than one block
   std::uint64_t blocks = 0;       ///< over all launches

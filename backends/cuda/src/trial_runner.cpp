@@ -651,7 +651,7 @@ void TrialRunner::clear_meetings() {
         "cannot clear the counters of shared memory");
 }
 
-/// What is not certain of the shared memory that was dirtied.
+/// Where blocks did not meet, some shared memory may have been left as it was: nothing is proven.
 void TrialRunner::note_meetings() {
   if (!request_.perturbation.dirty_shared) return;
   if (subject_of(sets_.front(), arm_.batch).launches_with_shared_memory() == 0) {
@@ -664,11 +664,12 @@ void TrialRunner::note_meetings() {
     met += meeting.met;
     missed += meeting.missed;
   }
-  if (missed > 0) {
-    add_note(fmt::format("of {} launches that dirtied shared memory {} blocks did not see all the "
-                         "others hold theirs: some of it may have been left as it was",
-                         met, missed));
-  }
+  if (missed == 0 && (met > 0 || issued_ == 0)) return;
+  result_.overlap_proven = false;
+  add_note(fmt::format("in {} launches that dirtied shared memory all blocks met; {} blocks did "
+                       "not see all the others hold theirs: some of it may have been left as it "
+                       "was",
+                       met, missed));
 }
 
 void TrialRunner::reload_modules() {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How much of the shared memory that a kernel reads unwritten do several ways of dirtying it cover?
 // nvcc -arch=sm_90a -O3 shared_coverage.cu; its output on an H200 is shared_coverage.txt. "whole",
-// one block of all shared memory on each multiprocessor, is what faultline_dirty_shared does.
+// one block of all shared memory on each multiprocessor, is what faultline_dirty_shared does, which
+// now takes the last 1 KiB as well: here a block has 1 KiB less than it can have.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>

@@ -57,6 +57,10 @@ std::string polling_instruction(const core::Program& program);
 /// its kernel (where the kernel calls functions, of its module).
 bool uses_shared_memory(const core::Program& program);
 
+/// Why a device cannot dirty the shared memory of the program's launches in front of each of them;
+/// empty: it can.
+std::string why_not_dirtied(const core::Program& program);
+
 /// The program with the delays of the perturbation in its modules. Each site has a power of two of
 /// nanoseconds, from 32 to delay_ns, and a set of warps that sleep there, both drawn from
 /// delay_seed and its number: the same whether it is the only one or one of many. `made` keeps the
