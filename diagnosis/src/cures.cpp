@@ -47,6 +47,12 @@ Effect effect_of(const core::Evidence& evidence, core::ExperimentEvidence::Kind 
   return row == evidence.experiments.end() ? Effect::not_run : effect_of(*row);
 }
 
+std::string experiment_text(const core::Evidence& evidence, core::ExperimentEvidence::Kind kind) {
+  const auto row = std::find_if(evidence.experiments.begin(), evidence.experiments.end(),
+                                [&](const auto& e) { return e.kind == kind; });
+  return row == evidence.experiments.end() ? std::string() : text_of(*row);
+}
+
 bool is_no_cure(Effect effect) {
   return effect == Effect::lowered || effect == Effect::raised || effect == Effect::unchanged;
 }

@@ -142,7 +142,11 @@ void add_explanation(const Facts& facts, std::vector<Finding> explanations,
       finding.evidence.push_back(std::move(text));
     }
     for (std::string& text : experiment_texts(facts.evidence)) {
-      finding.evidence.push_back(std::move(text));
+      // A rule may have put the one that it rests on in front.
+      const std::vector<std::string>& said = finding.evidence;
+      if (std::find(said.begin(), said.end(), text) == said.end()) {
+        finding.evidence.push_back(std::move(text));
+      }
     }
     findings.push_back(std::move(finding));
   };

@@ -189,9 +189,54 @@ bool differs_under_one_poison(const core::TrialResult& result) {
   return false;
 }
 
+/// Nothing but the inputs, and the delays inside the kernel, differs from the unperturbed arm.
+bool is_delayed_only(core::Perturbation p) {
+  if (p.delay_sites == 0) return false;
+  const core::Perturbation unperturbed;
+  p.name = unperturbed.name;
+  p.fresh_inputs = unperturbed.fresh_inputs;
+  p.delay_sites = unperturbed.delay_sites;
+  p.delay_site = unperturbed.delay_site;
+  p.delay_ns = unperturbed.delay_ns;
+  p.delay_seed = unperturbed.delay_seed;
+  return p == unperturbed;
+}
+
+/// One claim per arm is tried: alpha = 0.05 is shared among them.
+bool rate_depends_on(const core::ArmEvidence& arm, const Facts& facts) {
+  return arm.log_e >= std::log(20.0 * static_cast<double>(facts.arms.size()));
+}
+
+/// It replays graphs of trials, which issuing launch by launch does not.
+bool replays_graphs(const Facts& facts, const std::string& arm_name) {
+  return std::any_of(facts.arms.begin(), facts.arms.end(), [&](const auto* arm) {
+    return arm->perturbation.name == arm_name && arm->perturbation.graph_trials > 0;
+  });
+}
+
 }  // namespace
 
+bool delays_decide(const Facts& facts) {
+  if (!facts.any_wrong()) return false;
+  using Kind = core::ExperimentEvidence::Kind;
+  for (const core::ArmEvidence* arm : facts.arms) {
+    const bool raised = arm->failed_here_only > arm->failed_there_only;
+    if (raised && is_delayed_only(arm->perturbation) && rate_depends_on(*arm, facts)) return true;
+  }
+  for (const core::ExperimentEvidence& row : facts.evidence.experiments) {
+    const Effect effect = effect_of(row);
+    if (row.kind == Kind::delay && effect == Effect::raised) return true;
+    // Out of a graph, other kernels run in between: they leave other shared memory behind.
+    if (row.kind == Kind::serialised && effect == Effect::cured &&
+        !replays_graphs(facts, row.baseline)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 bool poison_is_refuted(const Facts& facts) {
+  if (delays_decide(facts)) return true;
   // Where shared memory is dirtied, all that a trial may read unwritten has the poison.
   const bool dirtied = std::any_of(facts.arms.begin(), facts.arms.end(), [](const auto* arm) {
     return arm->perturbation.dirty_shared && arm->result.wrong_values > 0;
@@ -212,8 +257,10 @@ bool poison_is_refuted(const Facts& facts) {
 namespace {
 
 /// Every trial is wrong where shared memory is dirtied, by bits that follow the poison: what
-/// differs in other arms is what shared memory happened to hold.
+/// differs in other arms is what shared memory happened to hold. A missing barrier gives the same
+/// where its reader comes first, which delays inside the kernel tell.
 bool shared_memory_explains_what_differs(const Facts& facts) {
+  if (delays_decide(facts)) return false;
   bool dirtied = false, others = false;
   for (const core::ArmEvidence* arm : facts.arms) {
     const core::TrialResult& r = arm->result;
@@ -288,9 +335,7 @@ std::vector<std::string> timing_dependence(const Facts& facts) {
     if (arm->perturbation.dirty_shared && not_of_timing(facts, *arm)) continue;
     if (!strongest || arm->log_e > strongest->log_e) strongest = arm;
   }
-  // One claim per arm was tried: alpha = 0.05 is shared among them.
-  if (strongest && facts.any_wrong() &&
-      strongest->log_e >= std::log(20.0 * static_cast<double>(facts.arms.size()))) {
+  if (strongest && facts.any_wrong() && rate_depends_on(*strongest, facts)) {
     sentences.push_back(fmt::format(
         "paired by trial number with the unperturbed arm of equal inputs, '{}' failed alone in {} "
         "pairs and the other alone in {}: E = 10^{:.1f}, the failure rate DEPENDS on it (alpha "

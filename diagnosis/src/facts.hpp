@@ -62,8 +62,12 @@ PoisonPattern poison_pattern(const core::TrialResult& result);
 /// the evidence does not show it.
 std::vector<std::string> timing_dependence(const Facts& facts);
 
-/// Trials with equal inputs and equal poison came out differently, in more arms than those in which
-/// the poison alone decides: what is read of it is read in some runs only.
+/// Delays put inside the kernel, and nothing else, raise its failure rate, or launches that overlap
+/// no more cure it. What memory held before the launch does not explain that, timing does.
+bool delays_decide(const Facts& facts);
+
+/// Delays decide, or trials with equal inputs and equal poison came out differently in more arms
+/// than those in which the poison alone decides: what is read of it is read in some runs only.
 bool poison_is_refuted(const Facts& facts);
 
 /// Every failing trial of every result hit the same tiles.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -117,10 +118,28 @@ std::vector<std::string> reading_texts(const core::Evidence& evidence) {
 }
 
 const core::ErrorReading* unwritten_reading(const core::Evidence& evidence) {
+  const core::ErrorReading* most = nullptr;
+  std::uint64_t matched = 0;
   for (const core::ErrorReading* reading : best_of_outputs(evidence)) {
-    if (reading->kind == core::ErrorReading::Kind::unwritten) return reading;
+    if (reading->kind != core::ErrorReading::Kind::unwritten) continue;
+    matched += reading->matched;
+    if (!most || reading->matched > most->matched) most = reading;
   }
-  return nullptr;
+  std::uint64_t wrong = 0;
+  if (const auto& shape = evidence.error_shape) {
+    wrong = shape->wrong_elements - std::min(shape->equal_poison, shape->wrong_elements);
+  } else {
+    std::map<std::string, std::uint64_t> of_output;
+    for (const core::ErrorReading& reading : evidence.readings) {
+      of_output[reading.output] = std::max(of_output[reading.output], reading.wrong);
+    }
+    for (const auto& [output, elements] : of_output) wrong += elements;
+  }
+  return 2 * matched >= wrong ? most : nullptr;
+}
+
+std::string unwritten_place_text(const core::ErrorReading& reading) {
+  return reading.detail < 0 ? reading.source : unwritten_place(reading);
 }
 
 std::optional<std::string> common_reading(const core::Evidence& evidence) {

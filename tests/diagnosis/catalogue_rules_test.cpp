@@ -200,11 +200,13 @@ core::Evidence right_once(std::uint64_t first, std::uint64_t second) {
   return e;
 }
 
-/// A device, on which modules stay loaded: all trials but the first of all are wrong.
-core::Evidence right_when_loaded_anew() {
+/// A device, on which modules stay loaded: all trials are wrong, the first call having been the
+/// warm-up's, or (`first_counts`) all but the first.
+core::Evidence right_when_loaded_anew(bool first_counts = true) {
   core::Evidence e = clean_evidence("stress", false);
-  e.arms = {arm_of("memory_stress", 500, 499, 1), arm_of("none", 500, 500),
-            arm_of("called_twice", 500, 500), arm_of("reload_module", 500, 0)};
+  e.arms = {first_counts ? arm_of("memory_stress", 500, 499, 1) : arm_of("memory_stress", 500, 500),
+            arm_of("none", 500, 500), arm_of("called_twice", 500, 500),
+            arm_of("reload_module", 500, 0)};
   e.arms[0].perturbation.co_resident = core::CoResident::memory_stress;
   e.arms[2].perturbation.calls = 2;
   e.arms[2].perturbation.reload_module = e.arms[3].perturbation.reload_module = true;
@@ -212,7 +214,8 @@ core::Evidence right_when_loaded_anew() {
 }
 
 TEST(CallOrder, AFirstCallThatIsRightAndASecondThatIsWrongAreState) {
-  for (const core::Evidence& e : {right_once(45, 3), right_when_loaded_anew()}) {
+  for (const core::Evidence& e :
+       {right_once(45, 3), right_when_loaded_anew(), right_when_loaded_anew(false)}) {
     const core::Verdict verdict = diagnose(e);
     ASSERT_EQ(errors_of(verdict), std::vector{FindingClass::state}) << all_text(verdict);
     EXPECT_NE(all_text(verdict).find("first call of a freshly loaded module: 0 of"),
@@ -348,6 +351,19 @@ TEST(Layout, MayBeAnAlignment) {
   EXPECT_EQ(moved.findings[0].runner_up, FindingClass::oob);
   EXPECT_EQ(errors_of(diagnose(with_change(Change::offset, 24))),
             std::vector{FindingClass::unknown});
+}
+
+TEST(Layout, SaysWhatCuresItBeforeWhatDoesNot) {
+  core::Evidence e = with_change(Change::contiguous, 0);
+  e.experiments.insert(e.experiments.begin(), with_change(Change::offset, 24).experiments[0]);
+  const std::string text = all_text(diagnose(e));
+  const std::size_t cured = text.find("cured by contiguous data"),
+                    moved = text.find("buffers that begin 16 bytes further on");
+  ASSERT_NE(cured, std::string::npos) << text;
+  ASSERT_NE(moved, std::string::npos) << text;
+  EXPECT_LT(cured, moved) << text;
+  EXPECT_EQ(text.find("cured by contiguous data", cured + 1), std::string::npos) << "said once";
+  EXPECT_NE(text.find("not cured by moved buffers"), std::string::npos) << text;
 }
 
 TEST(Layout, IsTriedBeforeOtherAddressesAre) {

@@ -762,6 +762,196 @@ TEST(Uninitialised, SharedMemoryThatIsDirtiedIsNoMatterOfTiming) {
   EXPECT_NE(find(diagnose(e), FindingClass::race_shared), nullptr);
 }
 
+/// Two failing trials of every poison and more: other bits with another one, equal with the same.
+core::ErrorShapeEvidence follows_poison() {
+  core::ErrorShapeEvidence shape;
+  shape.same_poison_pairs = 10;
+  shape.other_poison_pairs = shape.other_poison_differing = 20;
+  return shape;
+}
+
+core::ArmEvidence arm_with(const std::string& name, std::uint64_t wrong, double log_e = 0.0) {
+  core::TrialResult result = clean_result(1000, 0);
+  if (wrong > 0) add_wrong(result, wrong, 1, 64, 0, 1);
+  const double rate = static_cast<double>(wrong) / 1000.0;
+  core::ArmEvidence made =
+      arm(name, result, std::max(0.0, rate - 0.03), std::min(1.0, rate + 0.03));
+  made.failed_here_only = log_e > 0.0 ? wrong : 0;
+  made.log_e = log_e;
+  return made;
+}
+
+/// Dirtied, every trial is wrong by bits that follow the poison; as it is, some are under stress.
+core::Evidence dirtied_and_delayed(std::uint64_t delayed_wrong, double log10_e) {
+  core::Evidence e = clean_evidence("stress", false);
+  e.arms = {arm_with("dirty_shared", 1000, 690.0), arm_with("none", 0), arm_with("sync_each", 0),
+            arm_with("ptx_delay", delayed_wrong, log10_e * std::log(10.0)),
+            arm_with("memory_stress", 300, 190.0)};
+  e.arms[0].perturbation.dirty_shared = true;
+  e.arms[2].perturbation.sync_each = true;
+  e.arms[3].perturbation.delay_sites = 3;
+  e.arms[3].perturbation.delay_ns = 8192;
+  e.arms[4].perturbation.co_resident = core::CoResident::memory_stress;
+  e.error_shape = follows_poison();
+  return e;
+}
+
+core::ExperimentEvidence experiment_of(core::ExperimentEvidence::Kind kind, std::uint64_t before,
+                                       std::uint64_t after) {
+  core::ExperimentEvidence row;
+  row.kind = kind;
+  row.change = "this change";
+  row.baseline = "memory_stress";
+  row.before_trials = row.after_trials = 500;
+  row.before_wrong = before;
+  row.after_wrong = after;
+  return row;
+}
+
+TEST(Uninitialised, WhatDelaysInsideTheKernelTurnUpIsARaceThoughDirtiedMemoryShowsItToo) {
+  using Kind = core::ExperimentEvidence::Kind;
+  const core::Evidence stale = dirtied_and_delayed(0, 0.0);
+  EXPECT_THAT(errors_of(diagnose(stale)), ElementsAre(FindingClass::uninitialised));
+
+  const core::Verdict delayed = diagnose(dirtied_and_delayed(400, 108.0));
+  EXPECT_THAT(errors_of(delayed), ElementsAre(FindingClass::race_shared)) << all_text(delayed);
+  EXPECT_EQ(delayed.findings[0].runner_up, FindingClass::uninitialised);
+  // No more than chance gives; or other things differ as well.
+  EXPECT_THAT(errors_of(diagnose(dirtied_and_delayed(2, 0.4))),
+              ElementsAre(FindingClass::uninitialised));
+  core::Evidence fewer = dirtied_and_delayed(400, 108.0);
+  std::swap(fewer.arms[3].failed_here_only, fewer.arms[3].failed_there_only);
+  EXPECT_THAT(errors_of(diagnose(fewer)), ElementsAre(FindingClass::uninitialised));
+  core::Evidence stressed = dirtied_and_delayed(400, 108.0);
+  stressed.arms[3].perturbation.co_resident = core::CoResident::memory_stress;
+  EXPECT_THAT(errors_of(diagnose(stressed)), ElementsAre(FindingClass::uninitialised));
+
+  core::Evidence e = stale;
+  e.experiments = {experiment_of(Kind::delay, 0, 480)};
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::race_shared));
+  e.experiments = {experiment_of(Kind::delay, 0, 1)};
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::uninitialised));
+
+  e.experiments = {experiment_of(Kind::serialised, 150, 0)};
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::race_shared));
+  e.experiments = {experiment_of(Kind::serialised, 150, 140)};
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::uninitialised));
+  // Out of a graph other kernels run in between, too.
+  e.experiments = {experiment_of(Kind::serialised, 150, 0)};
+  e.arms[4].perturbation.graph_trials = 64;
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::uninitialised));
+}
+
+core::ErrorReading unwritten_reading(const std::string& output, std::uint64_t wrong,
+                                     std::uint64_t matched) {
+  core::ErrorReading reading;
+  reading.kind = core::ErrorReading::Kind::unwritten;
+  reading.output = output;
+  reading.source = "ws";
+  reading.wrong = wrong;
+  reading.matched = matched;
+  reading.tiles = 1;
+  reading.detail = 3;
+  reading.other = 1;
+  return reading;
+}
+
+/// Every trial wrong in 64 elements, `own` of them by their own poison, `copied` by that of ws.
+core::Evidence copied_poison(std::uint64_t own, std::uint64_t copied) {
+  core::Evidence e = clean_evidence("stress", true);
+  core::TrialResult failing = clean_result(9, 0);
+  add_wrong(failing, 9, 1, 64, 0, 1);
+  failing.outputs[0].poison = 9 * own;
+  e.arms = {arm("random_random", failing, 0.6, 1.0)};
+  e.error_shape = core::ErrorShapeEvidence{};
+  e.error_shape->wrong_elements = 64 * 9;
+  e.error_shape->equal_poison = 9 * own;
+  if (copied > 0) e.readings = {unwritten_reading("new_state", copied * 9, copied * 9)};
+  return e;
+}
+
+TEST(Uninitialised, WhatIsCopiedFromUnwrittenMemoryIsNamedBesideWhatIsUnwrittenItself) {
+  const core::Verdict copied = diagnose(copied_poison(40, 24));
+  EXPECT_THAT(errors_of(copied), ElementsAre(FindingClass::uninitialised)) << all_text(copied);
+  EXPECT_THAT(all_text(copied), HasSubstr("Find who should write tile 3 of ws, and why"));
+  EXPECT_THAT(errors_of(diagnose(copied_poison(64, 0))), ElementsAre(FindingClass::missed_write));
+  EXPECT_THAT(errors_of(diagnose(copied_poison(40, 0))), ElementsAre(FindingClass::unknown));
+  // Nearly all hold their own: a write is missing, whatever the few others hold.
+  core::Evidence e = copied_poison(64, 1);
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::missed_write));
+}
+
+TEST(Uninitialised, AReadingOfAFewElementsBesideManyOthersDoesNotDecide) {
+  core::Evidence e = clean_evidence("stress", true);
+  core::TrialResult failing = clean_result(30, 0);
+  add_wrong(failing, 30, 1, 4096, 0, 1);
+  e.arms = {arm("random_random", failing, 0.88, 1.0)};
+  e.alternatives = {{.name = "another mask",
+                     .finding = FindingClass::isolation,
+                     .output = "new_state",
+                     .wrong = 122'880,
+                     .matched = 122'880}};
+  e.readings = {unwritten_reading("aux", 1, 1)};
+  e.error_shape = core::ErrorShapeEvidence{};
+  e.error_shape->wrong_elements = 122'881;
+  const core::Verdict verdict = diagnose(e);
+  EXPECT_THAT(errors_of(verdict), ElementsAre(FindingClass::isolation)) << all_text(verdict);
+  EXPECT_THAT(all_text(verdict), HasSubstr("aux: they hold the poison laid in tile 3 of ws"));
+  // It does where those of all outputs together are half of what is to be explained.
+  e.alternatives.clear();
+  e.readings = {unwritten_reading("aux", 1, 1), unwritten_reading("new_state", 61'440, 61'440)};
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::uninitialised));
+  EXPECT_THAT(diagnose(e).findings[0].headline, HasSubstr("copies into new_state"));
+  e.readings.back().matched = e.readings.back().wrong = 61'439;
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::unknown));
+  e.error_shape->equal_poison = 1;
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::uninitialised));
+  // Without a count of all, the readings' own stand in.
+  e.error_shape.reset();
+  e.readings[1].kind = core::ErrorReading::Kind::offset;
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::unknown));
+}
+
+TEST(Uninitialised, APlaceThatSharesItsCodeIsNotNamedAsCertain) {
+  core::Evidence e = copied_poison(0, 64);
+  EXPECT_THAT(diagnose(e).findings[0].advice, Not(HasSubstr("another")));
+  e.readings[0].value = 5;
+  EXPECT_THAT(diagnose(e).findings[0].advice, HasSubstr("tile 3 of ws (or another of 5 places"));
+  e.readings[0].detail = -1;
+  e.readings[0].source = "shared memory";
+  EXPECT_THAT(diagnose(e).findings[0].advice, Not(HasSubstr("tile")));
+}
+
+TEST(Uninitialised, NaNsThatNoPoisonChangesAreOfTheArithmetic) {
+  core::Evidence e = clean_evidence("stress", true);
+  core::TrialResult failing = clean_result(26, 0);
+  // Some trials of every poison, the finite one among them, and never all of one.
+  add_wrong(failing, 13, 1, 64, 0, 1);
+  failing.outputs[0].not_finite = failing.outputs[0].bad_elements;
+  e.arms = {arm("random_random", failing, 0.3, 0.7)};
+  e.arms[0].perturbation.fresh_inputs = true;
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::uninitialised)) << "weak";
+  e.error_shape = core::ErrorShapeEvidence{};
+  e.error_shape->other_poison_pairs = 20;
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::special_values));
+  e.error_shape->other_poison_pairs = 2;
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::uninitialised)) << "too few";
+  e.error_shape->other_poison_pairs = 20;
+  e.error_shape->other_poison_differing = 1;
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::uninitialised));
+
+  // Two patterns that are NaN may give the same NaN: of the finite one nothing failed.
+  core::TrialResult by_nan = clean_result(3, 0);
+  add_wrong(by_nan, 2, 1, 64, 0, 2);
+  by_nan.outputs[0].not_finite = by_nan.outputs[0].bad_elements;
+  e.arms = {arm("repeat_random_random", by_nan, 0.0, 1.0),
+            arm("repeat_pct_lazy", by_nan, 0.0, 1.0)};
+  e.error_shape = core::ErrorShapeEvidence{};
+  e.error_shape->same_poison_pairs = 2;
+  e.error_shape->other_poison_pairs = 4;
+  EXPECT_THAT(errors_of(diagnose(e)), ElementsAre(FindingClass::uninitialised));
+}
+
 TEST(Uninitialised, OneArmInWhichThePoisonSeemsToDecideIsOutvoted) {
   core::Evidence e = stream_by_values();
   // A pool whose turns have the period of the poison.

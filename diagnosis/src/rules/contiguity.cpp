@@ -31,6 +31,8 @@ std::optional<core::Finding> find_layout_by_change(const Facts& facts) {
           : fmt::format("{} is wrong or right by where its buffers begin: it expects another "
                         "alignment",
                         subject_text(facts.evidence));
+  finding.evidence.push_back(
+      experiment_text(facts.evidence, by_layout ? Change::contiguous : Change::offset));
   if (by_layout && by_address) {
     finding.evidence.push_back(
         "it depends on where buffers begin, too: an alignment is relied on, or "

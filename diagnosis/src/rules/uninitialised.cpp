@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "faultline/core/poison.hpp"
+
 #include "../readings.hpp"
 #include "../words.hpp"
 #include "rule.hpp"
@@ -21,8 +23,35 @@ bool values_follow_poison(const Facts& facts) {
          shape->same_poison_pairs >= kPairs;
 }
 
+namespace {
+
+/// Failing trials with equal inputs gave equal bits whatever the poison was, the finite pattern
+/// among them: NaN that came from NaN would be another value under it.
+bool bits_ignore_poison(const Facts& facts) {
+  constexpr std::uint64_t kPairs = 3;
+  const auto& shape = facts.evidence.error_shape;
+  if (!shape || shape->other_poison_pairs < kPairs || shape->other_poison_differing > 0) {
+    return false;
+  }
+  const std::uint32_t finite = core::poison_word(1);
+  for (const core::TrialResult* result : facts.results) {
+    for (const core::FailedTrial& failure : result->failures) {
+      if (failure.bad_elements > 0 && core::poison_word(failure.trial) == finite) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
 std::optional<core::Finding> find_uninitialised(const Facts& facts) {
-  if (!facts.any_wrong() || facts.poison_share() >= 0.5) return std::nullopt;
+  if (!facts.any_wrong()) return std::nullopt;
+  // The place is named: no coincidence. What is read too early, though, is a race.
+  const core::ErrorReading* unwritten = unwritten_reading(facts.evidence);
+  const bool place_decides = unwritten && timing_dependence(facts).empty();
+  // Some of the tiles that are copied from may be of the outputs, and hold their own poison; where
+  // nearly all wrong elements do, it is a write that is missing.
+  if (facts.poison_share() >= (place_decides ? 0.99 : 0.5)) return std::nullopt;
   core::Finding finding;
   finding.finding = core::FindingClass::uninitialised;
   finding.severity = core::Severity::error;
@@ -47,15 +76,14 @@ std::optional<core::Finding> find_uninitialised(const Facts& facts) {
                     share(result->failed, result->trials)));
     break;
   }
-  // The place is named: no coincidence. What is read too early, though, is a race.
-  const core::ErrorReading* unwritten = unwritten_reading(facts.evidence);
-  if (unwritten && timing_dependence(facts).empty()) finding.confidence = 0.96;
+  if (place_decides) finding.confidence = 0.96;
   std::uint64_t not_finite = 0, bad = 0;
   for (const core::OutputTotals& output : facts.outputs) {
     not_finite += output.not_finite;
     bad += judged_wrong(output);
   }
-  if (not_finite > 0 && not_finite * 10 >= bad * 9 && same_tiles_every_time(facts)) {
+  if (not_finite > 0 && not_finite * 10 >= bad * 9 && same_tiles_every_time(facts) &&
+      !bits_ignore_poison(facts)) {
     finding.confidence = std::max(finding.confidence, 0.55);
     finding.evidence.push_back(fmt::format(
         "{} wrong elements are NaN or Inf, in the same tiles every time; the inputs are finite",
@@ -82,8 +110,8 @@ std::optional<core::Finding> find_uninitialised(const Facts& facts) {
           : "elements that are never written equal the poison, these are computed from it";
   finding.advice =
       unwritten && unwritten->detail >= 0
-          ? fmt::format("Find who should write tile {} of {}, and why it does not before the read.",
-                        unwritten->detail, unwritten->source)
+          ? fmt::format("Find who should write {}, and why it does not before the read.",
+                        unwritten_place_text(*unwritten))
           : std::string("Look for a buffer, accumulator or padding that is read before its first "
                         "write.");
   return finding;
