@@ -2,11 +2,14 @@
 // A peer's buffer read too early: one rank of an all-reduce does not wait for the other's write.
 #include "catalogue/subjects.hpp"
 
+#include "catalogue/exact_sums.hpp"
 #include "catalogue/specimen.hpp"
 #include "faultline_kernel_modules_modules.hpp"
 #include "src/subject_support.hpp"
 
 #include <Eigen/Core>
+
+#include <algorithm>
 
 namespace faultline::kernels::catalogue {
 
@@ -56,16 +59,18 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
     }
     return program;
   };
+  // The additions of a rank's parts, and that of its peer's sum.
+  const reference::GemvBound bound = reference::gemv_bound(
+      {.chain = static_cast<double>(kParts + 1), .terms = static_cast<double>(2 * kParts)});
   plan.reference = [=](const std::vector<core::Tensor>& inputs) {
-    using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-    const std::vector<double> values0 = inputs.at(0).to_doubles(),
-                              values1 = inputs.at(1).to_doubles();
-    const Eigen::RowVectorXd sum =
-        Eigen::Map<const RowMajor>(values0.data(), kParts, n).colwise().sum() +
-        Eigen::Map<const RowMajor>(values1.data(), kParts, n).colwise().sum();
+    const RowMajor x0 = matrix(inputs.at(0)), x1 = matrix(inputs.at(1));
+    const double unit = std::min(granularity(x0), granularity(x1));
     core::ReferenceTensor y;
-    y.expected.assign(sum.data(), sum.data() + sum.size());
-    y.bound.assign(y.expected.size(), 0.0);  // small integers: exact in fp32
+    for (Eigen::Index i = 0; i < x0.cols(); ++i) {
+      y.expected.push_back(x0.col(i).sum() + x1.col(i).sum());
+      const double magnitude = x0.col(i).cwiseAbs().sum() + x1.col(i).cwiseAbs().sum();
+      y.bound.push_back(sum_bound(bound, unit, magnitude));
+    }
     return std::vector{y, y};
   };
   return plan;

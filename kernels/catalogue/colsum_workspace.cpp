@@ -2,11 +2,14 @@
 // A race between launches on two streams: a library keeps one workspace for all its callers.
 #include "catalogue/subjects.hpp"
 
+#include "catalogue/exact_sums.hpp"
 #include "catalogue/specimen.hpp"
 #include "faultline_kernel_modules_modules.hpp"
 #include "src/subject_support.hpp"
 
 #include <Eigen/Core>
+
+#include <algorithm>
 
 namespace faultline::kernels::catalogue {
 
@@ -53,18 +56,22 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
     }
     return program;
   };
+  // The addition of the shift, those of a block, those of the parts.
+  const reference::GemvBound bound = reference::gemv_bound(
+      {.chain = static_cast<double>(1 + detail::ceil_div(rows, kParts) + kParts),
+       .terms = static_cast<double>(rows)});
   plan.reference = [=](const std::vector<core::Tensor>& inputs) {
-    using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
     std::vector<core::ReferenceTensor> references;
     for (std::size_t call = 0; call < 2; ++call) {
-      const std::vector<double> values = inputs.at(call).to_doubles();
-      const Eigen::Map<const RowMajor> x(values.data(), rows, cols);
-      const Eigen::RowVectorXd sum =
-          x.colwise().sum().array() + static_cast<double>(rows) * double{kShifts[call]};
+      const RowMajor input = matrix(inputs.at(call));
+      const RowMajor x = (input.array() + double{kShifts[call]}).matrix();
+      // Integers by default, and below 2^24 at every step (rows <= 16384): exact in fp32.
+      const double unit = std::min(granularity(input), 1.0);
       core::ReferenceTensor y;
-      y.expected.assign(sum.data(), sum.data() + sum.size());
-      // Integers below 2^24 at every step (rows <= 16384): each sum is exact in fp32.
-      y.bound.assign(y.expected.size(), 0.0);
+      for (Eigen::Index c = 0; c < x.cols(); ++c) {
+        y.expected.push_back(x.col(c).sum());
+        y.bound.push_back(sum_bound(bound, unit, x.col(c).cwiseAbs().sum()));
+      }
       references.push_back(std::move(y));
     }
     return references;

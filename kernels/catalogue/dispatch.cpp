@@ -41,10 +41,11 @@ core::TrialPlan plan(const core::Problem& problem, const std::string& variant,
     const Eigen::Map<const Eigen::ArrayXd> x_map(x.data(), static_cast<Eigen::Index>(x.size()));
     const Eigen::Map<const Eigen::ArrayXd> y_map(y0.data(), static_cast<Eigen::Index>(y0.size()));
     const Eigen::ArrayXd expected = double{kA} * x_map + double{kB} * y_map;
-    // One product is rounded (with an fma), or both: |b y0| u + |a x| u covers either. The sum's
-    // own rounding is that of the output.
+    // One product is rounded (with an fma), or both: |b y0| u + |a x| u covers either, and half a
+    // subnormal each where they underflow. The sum's own rounding is that of the output.
+    constexpr double kUnderflow = 0x1p-149;
     const Eigen::ArrayXd bound =
-        kRoundoff * ((double{kA} * x_map).abs() + (double{kB} * y_map).abs());
+        kRoundoff * ((double{kA} * x_map).abs() + (double{kB} * y_map).abs()) + kUnderflow;
     core::ReferenceTensor y;
     y.expected.assign(expected.data(), expected.data() + expected.size());
     y.bound.assign(bound.data(), bound.data() + bound.size());

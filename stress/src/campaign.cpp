@@ -10,7 +10,9 @@
 #include "experiments.hpp"
 #include "faultline/diagnosis/experiment.hpp"
 #include "faultline/stress/statistics.hpp"
+#include "faultline/stress/verify.hpp"
 #include "pause.hpp"
+#include "reference_limits.hpp"
 #include "run_arm.hpp"
 
 namespace faultline::stress {
@@ -262,11 +264,17 @@ core::Evidence run_campaign(core::Backend& backend, const kernels::ResolvedTrial
   if (evidence.backend_is_model && !evidence.arms.empty() && !detail::stopped(options)) {
     detail::count_accesses(backend, trial_plan, plan.seed, plan.data, options, evidence);
   }
+  if (!detail::stopped(options) &&
+      std::none_of(evidence.arms.begin(), evidence.arms.end(), failed)) {
+    detail::try_null_outputs(trial_plan, plan.data, plan.seed, VerifyOptions{}.null_check_elements,
+                             evidence);
+  }
   evidence.interrupted = detail::stopped(options);
   pair_arms(evidence);
   detail::finish_evidence(evidence, trial_plan, plan.data, plan.seed);
   if (options.experiments && !evidence.interrupted) {
     detail::run_experiments(backend, trial, trial_plan, plan, options, evidence);
+    evidence.interrupted = detail::stopped(options);
   }
   return evidence;
 }

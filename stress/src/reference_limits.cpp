@@ -11,6 +11,7 @@
 
 #include "faultline/core/visibility.hpp"
 #include "faultline/stress/captures.hpp"
+#include "faultline/stress/verify.hpp"
 #include "run_arm.hpp"
 
 namespace faultline::stress::detail {
@@ -159,6 +160,21 @@ std::string not_examined_text(const std::string& what, const core::TrialPlan& pl
                               std::int64_t element_limit) {
   return fmt::format("{}: {} has {} elements, and beyond {} this is left out", what,
                      plan.problem.line(), elements_of(plan), element_limit);
+}
+
+void try_null_outputs(const core::TrialPlan& plan, core::DataMode data, std::uint64_t seed,
+                      std::int64_t element_limit, core::Evidence& evidence) {
+  if (!plan.reference) return;
+  if (elements_of(plan) > element_limit) {
+    add_not_examined(evidence,
+                     not_examined_text("whether a trivial output would pass", plan, element_limit));
+    return;
+  }
+  for (const std::string& fake :
+       accepted_null_outputs(plan, data, core::trial_seed(seed, 0), core::trial_seed(seed, 1))) {
+    evidence.null_outputs_accepted.push_back(
+        fmt::format("{} ({})", fake, plan.problem.values.line()));
+  }
 }
 
 void add_reference_limits(core::Evidence& evidence, const core::TrialPlan& plan,

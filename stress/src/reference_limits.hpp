@@ -18,6 +18,11 @@ std::int64_t elements_of(const core::TrialPlan& plan);
 std::string not_examined_text(const std::string& what, const core::TrialPlan& plan,
                               std::int64_t element_limit);
 
+/// Add to the evidence the trivial outputs (accepted_null_outputs()) that would pass at the plan's
+/// problem, or that so many elements were too many to try them.
+void try_null_outputs(const core::TrialPlan& plan, core::DataMode data, std::uint64_t seed,
+                      std::int64_t element_limit, core::Evidence& evidence);
+
 /// Add to the evidence what the plan says of its reference (TrialPlan::reference_notes) at the
 /// inputs of `input_seed`; where it says nothing, the outputs that all zeros, or the reference
 /// moved by one element, would pass, and those with a wide bound. When no output is left, a note

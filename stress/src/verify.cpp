@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -172,13 +173,15 @@ class Sweep {
       }
       if (checked) arms.pop_back();
     } else {
-      arms = {{.name = "repeat"},
-              {.name = "repeat_memory_stress", .co_resident = core::CoResident::memory_stress}};
-      // Beside a stress kernel it cannot be.
-      arms.front().dirty_shared = failing.request.perturbation.dirty_shared;
+      // Shared memory as it is in both of which the rates are compared.
+      arms.push_back({.name = "repeat"});
+      if (failing.request.perturbation.dirty_shared) {
+        arms.push_back({.name = "repeat_dirty_shared", .dirty_shared = true});
+      }
+      arms.push_back(
+          {.name = "repeat_memory_stress", .co_resident = core::CoResident::memory_stress});
     }
     const core::TrialPlan plan = core::with_kept_reference(failing.plan);
-    std::vector<const core::TrialResult*> results;
     const std::size_t first_arm = evidence.arms.size();
     for (const core::Perturbation& arm : arms) {
       if (detail::stopped(options_.run)) break;
@@ -210,21 +213,35 @@ class Sweep {
       }
       evidence.arms.push_back(detail::make_arm(evidence.backend, plan, request, std::move(result)));
     }
-    for (std::size_t i = first_arm; i < evidence.arms.size(); ++i) {
-      results.push_back(&evidence.arms[i].result);
-    }
-    const CaptureExamination captures = examine_captures(plan, options_.data, results);
-    if (captures.shape && evidence.error_shape) {
-      evidence.error_shape->same_poison_pairs += captures.shape->same_poison_pairs;
-      evidence.error_shape->same_poison_differing += captures.shape->same_poison_differing;
-      evidence.error_shape->other_poison_pairs += captures.shape->other_poison_pairs;
-      evidence.error_shape->other_poison_differing += captures.shape->other_poison_differing;
-    }
+    add_pairs(plan, std::span(evidence.arms).subspan(first_arm), evidence);
     for (std::size_t i = first_arm; i < evidence.arms.size(); ++i) {
       detail::add_captured_tiles(plan, options_.data, evidence.arms[i].result);
       evidence.arms[i].result.captures.clear();
     }
     evidence.repeat = detail::repeat_of(evidence.arms);
+  }
+
+  /// Pairs of failing trials among the repeats, of like with like: where shared memory is not
+  /// dirtied it holds what it holds, and where every trial is wrong once it is, only those tell.
+  void add_pairs(const core::TrialPlan& plan, std::span<const core::ArmEvidence> arms,
+                 core::Evidence& evidence) const {
+    std::vector<const core::TrialResult*> dirtied, others;
+    for (const core::ArmEvidence& arm : arms) {
+      (arm.perturbation.dirty_shared ? dirtied : others).push_back(&arm.result);
+    }
+    const auto all_wrong = [](const core::TrialResult* result) {
+      return result->trials > 0 && result->wrong_values == result->trials;
+    };
+    if (!dirtied.empty() && std::all_of(dirtied.begin(), dirtied.end(), all_wrong)) others.clear();
+    for (const auto& alike : {dirtied, others}) {
+      if (alike.empty()) continue;
+      const CaptureExamination captures = examine_captures(plan, options_.data, alike);
+      if (!captures.shape || !evidence.error_shape) continue;
+      evidence.error_shape->same_poison_pairs += captures.shape->same_poison_pairs;
+      evidence.error_shape->same_poison_differing += captures.shape->same_poison_differing;
+      evidence.error_shape->other_poison_pairs += captures.shape->other_poison_pairs;
+      evidence.error_shape->other_poison_differing += captures.shape->other_poison_differing;
+    }
   }
 
   /// The failing problem with the length of its reduction raised to the next multiple of the tiles
@@ -306,7 +323,8 @@ class Sweep {
       }
       if (!null_outputs_tried) {
         null_outputs_tried = true;
-        try_null_outputs(cell.base, evidence);
+        detail::try_null_outputs(cell.base, options_.data, options_.seed,
+                                 options_.null_check_elements, evidence);
         detail::note_asynchronous_instructions(evidence, cell.plan.program(1));
         detail::note_sparse_workspaces(evidence, cell.plan);
       }
@@ -401,22 +419,6 @@ class Sweep {
       if (!violations.empty()) return violations.front();
     }
     return {};
-  }
-
-  void try_null_outputs(const core::TrialPlan& plan, core::Evidence& evidence) {
-    if (!plan.reference) return;
-    if (detail::elements_of(plan) > options_.null_check_elements) {
-      detail::add_not_examined(evidence,
-                               detail::not_examined_text("whether a trivial output would pass",
-                                                         plan, options_.null_check_elements));
-      return;
-    }
-    for (const std::string& fake :
-         accepted_null_outputs(plan, options_.data, core::trial_seed(options_.seed, 0),
-                               core::trial_seed(options_.seed, 1))) {
-      evidence.null_outputs_accepted.push_back(
-          fmt::format("{} ({})", fake, plan.problem.values.line()));
-    }
   }
 
   void run_cell(const core::Problem& problem, const core::Config& config, Cell& cell) {

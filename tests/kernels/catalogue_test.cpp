@@ -81,6 +81,8 @@ class Catalogue : public testing::TestWithParam<Name> {
     return resolve(registry(), subject().name + "@" + variant().name, problem, config);
   }
 
+  core::Backend& backend() { return *backend_; }
+
   core::Verdict verify() const {
     return diagnosis::diagnose(
         stress::run_verify(*backend_, subject(), variant(), subject().verify_problems(true)));
@@ -114,6 +116,24 @@ TEST_P(CatalogueClean, PassesWithoutAFinding) {
     for (const core::Finding& finding : verdict.findings) {
       EXPECT_EQ(finding.severity, core::Severity::note) << name << ": " << all_text(verdict);
     }
+  }
+}
+
+/// Bounds hold for any data, not for those alone that the subject declares.
+TEST_P(CatalogueClean, IsRightOnAllKindsOfData) {
+  const ResolvedTrial here = trial();
+  for (const core::DataMode data :
+       {core::DataMode::exact, core::DataMode::address, core::DataMode::epoch,
+        core::DataMode::illconditioned, core::DataMode::special}) {
+    if (!core::why_not(data, here.plan.buffers).empty()) continue;
+    core::TrialRequest request;
+    request.count = 2;
+    request.data = data;
+    request.race = core::RaceMode::off;
+    request.perturbation.fresh_inputs = true;
+    const core::TrialResult result = backend().run_trials(here.plan, request);
+    EXPECT_EQ(result.trials, 2u) << core::name_of(data) << ": " << result.message;
+    EXPECT_EQ(result.failed, 0u) << core::name_of(data);
   }
 }
 

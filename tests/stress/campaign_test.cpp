@@ -298,6 +298,43 @@ TEST_F(CampaignTest, StopBringsBackWhatWasFinished) {
   EXPECT_EQ(diagnosis::diagnose(evidence).outcome, Outcome::inconclusive);
 }
 
+TEST_F(CampaignTest, AStopDuringExperimentsIsNoFinishedRun) {
+  std::atomic<bool> stop{false};
+  ToyBackend backend(true, [](const core::TrialRequest& request, std::uint64_t t,
+                              const core::Tensor& x, core::Tensor& y) {
+    right(request, t, x, y);
+    move_tile(x, y, 1, 3);
+  });
+  backend.before = [&](const core::TrialRequest& request) {
+    // Experiments keep no captures.
+    if (request.capture_limit == 0) stop = true;
+  };
+  stress::RunOptions options;
+  options.stop = &stop;
+  const core::Evidence evidence = run(backend, 600, options);
+  ASSERT_TRUE(stop) << "nothing failed: there was nothing to experiment with";
+  EXPECT_TRUE(evidence.interrupted);
+  EXPECT_EQ(diagnosis::diagnose(evidence).outcome, Outcome::fail);
+}
+
+TEST_F(CampaignTest, ABoundThatAcceptsZerosIsVacuous) {
+  const auto outcome_with = [&](double bound) {
+    kernels::ResolvedTrial wide = trial;
+    wide.plan.reference = [inner = trial.plan.reference,
+                           bound](const std::vector<core::Tensor>& inputs) {
+      std::vector<core::ReferenceTensor> reference = inner(inputs);
+      for (double& b : reference[0].bound) b = std::max(b, bound);
+      return reference;
+    };
+    ToyBackend backend(true);
+    const stress::CampaignPlan plan =
+        stress::default_plan(backend.info(), wide.plan, {.trials = 60, .seed = 7, .arms = {}});
+    return diagnosis::diagnose(stress::run_campaign(backend, wide, plan, {})).outcome;
+  };
+  EXPECT_EQ(outcome_with(0.0), Outcome::pass);
+  EXPECT_EQ(outcome_with(100.0), Outcome::inconclusive);
+}
+
 TEST_F(CampaignTest, TokensLeadBackToTheFirstFailingTrial) {
   ToyBackend backend(false, late_copy);
   const core::Evidence evidence = run(backend, 200);

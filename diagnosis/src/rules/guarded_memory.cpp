@@ -73,8 +73,13 @@ std::optional<core::Finding> find_oob(const Facts& facts) {
   finding.headline =
       fmt::format("{} writes outside the elements of its output", subject_text(facts.evidence));
   finding.runner_up = core::FindingClass::layout;
-  finding.runner_up_reason = fmt::format("only {} of the stray values belong to another element",
-                                         share(shape->displaced, shape->overwritten));
+  const bool few = shape->displaced > 0 && shape->displaced == shape->overwritten;
+  finding.runner_up_reason =
+      few ? fmt::format(
+                "the stray values all belong to another element, but {} may do so by chance",
+                share(shape->displaced, shape->overwritten))
+          : fmt::format("only {} of the stray values belong to another element",
+                        share(shape->displaced, shape->overwritten));
   finding.advice = "Guard the store by the extent of the output, not by that of the tile.";
   return finding;
 }

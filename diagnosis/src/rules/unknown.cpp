@@ -49,6 +49,11 @@ core::Finding unknown_finding(const Facts& facts, const core::Finding* rival) {
                    : facts.configs.empty()
                        ? "Run `faultline verify` on this subject: a sweep over configs and sizes "
                          "separates the causes that fail every time."
+                   : facts.evidence.mode != "stress"
+                       ? "Run `faultline stress` on a failing problem: its experiments change one "
+                         "thing at a time, the layout of the data and the order of calls among "
+                         "them. Or widen the sweep: more configs, and sizes that are and are not "
+                         "multiples of the tile."
                        : "Widen the sweep: more configs, and sizes that are and are not multiples "
                          "of the tile.";
   return finding;
