@@ -302,6 +302,85 @@ TEST_F(VerifyTest, AFailureThatComesAndGoesOnEqualInputsIsARace) {
   EXPECT_EQ(diagnosis::diagnose(checked).outcome, Outcome::fail);
 }
 
+/// On a device, a kernel with shared memory, or without.
+core::Evidence run_on_device(kernels::Subject& subject, const ToyKernel& kernel, bool shared) {
+  subject.plan = [shared](const core::Problem& p, const std::string& variant,
+                          const core::Config& config) {
+    core::TrialPlan plan = toy_plan(p, variant, config);
+    plan.program = [inner = plan.program, shared](std::uint32_t batch) {
+      core::Program program = inner(batch);
+      auto& launch = std::get<core::LaunchOperation>(program.operations[0].what);
+      launch.dynamic_shared_bytes = shared ? 64 : 0;
+      return program;
+    };
+    return plan;
+  };
+  ToyBackend backend(false, kernel);
+  return stress::run_verify(backend, subject, subject.variants[0], {problem(64)});
+}
+
+TEST_F(VerifyTest, RepeatsOfOneSharedMemoryAreComparedOnADevice) {
+  // Wrong in the sweep; then in a tight loop alone, or beside stress alone, whatever is in shared
+  // memory.
+  for (const bool under_stress : {true, false}) {
+    const core::Evidence evidence = run_on_device(
+        subject,
+        [&](const core::TrialRequest& request, std::uint64_t t, const core::Tensor& x,
+            core::Tensor& y) {
+          right(request, t, x, y);
+          const bool stressed = request.perturbation.co_resident != core::CoResident::none;
+          const bool repeated = request.perturbation.name.starts_with("repeat");
+          if (!repeated || stressed == under_stress) y.set(5, 1e3);
+        },
+        true);
+    const core::Verdict verdict = diagnosis::diagnose(evidence);
+    EXPECT_EQ(verdict.findings.at(0).finding, FindingClass::race_async) << verdict.summary;
+    ASSERT_EQ(evidence.arms.size(), 3u);
+    const auto dirtied = [&](std::size_t i) { return evidence.arms[i].perturbation.dirty_shared; };
+    EXPECT_EQ(evidence.arms[0].perturbation.name, "repeat");
+    EXPECT_EQ(evidence.arms[1].perturbation.name, "repeat_dirty_shared");
+    EXPECT_EQ(evidence.arms[2].perturbation.name, "repeat_memory_stress");
+    EXPECT_TRUE(!dirtied(0) && dirtied(1) && !dirtied(2));
+  }
+}
+
+TEST_F(VerifyTest, RepeatsOfUnwrittenSharedMemoryAreUninitialisedOnADevice) {
+  // Dirtied it holds poison; in a tight loop zeros; beside stress what other kernels have left.
+  std::uint64_t runs = 0;
+  const core::Evidence evidence = run_on_device(
+      subject,
+      [&](const core::TrialRequest& request, std::uint64_t t, const core::Tensor& x,
+          core::Tensor& y) {
+        right(request, t, x, y);
+        double left = 0.0;
+        if (request.perturbation.dirty_shared) {
+          left = core::decode(core::Dtype::f32, core::shared_poison_word(t));
+        } else if (request.perturbation.co_resident != core::CoResident::none) {
+          left = static_cast<double>(core::mix64(++runs) % 64);
+        }
+        for (std::int64_t i = y.size() - kCols; i < y.size(); ++i) y.set(i, y.at(i) + left);
+      },
+      true);
+  const core::Verdict verdict = diagnosis::diagnose(evidence);
+  EXPECT_EQ(verdict.findings.at(0).finding, FindingClass::uninitialised) << verdict.summary;
+  EXPECT_EQ(evidence.arms.size(), 3u);
+}
+
+TEST_F(VerifyTest, SharedMemoryThatNoLaunchHasIsNotDirtiedInRepeats) {
+  const core::Evidence evidence = run_on_device(
+      subject,
+      [](const core::TrialRequest& request, std::uint64_t t, const core::Tensor& x,
+         core::Tensor& y) {
+        right(request, t, x, y);
+        y.set(5, 1e3);
+      },
+      false);
+  ASSERT_EQ(evidence.arms.size(), 2u);
+  for (const core::ArmEvidence& arm : evidence.arms) {
+    EXPECT_FALSE(arm.perturbation.dirty_shared) << arm.perturbation.name;
+  }
+}
+
 TEST_F(VerifyTest, ARightSubjectIsNotRunAgain) {
   const core::Evidence evidence = run(right, {problem(64)});
   EXPECT_TRUE(evidence.arms.empty());
