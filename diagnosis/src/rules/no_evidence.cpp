@@ -40,11 +40,11 @@ std::optional<core::Finding> find_no_evidence(const Facts& facts) {
     }
     const core::Perturbation& p = arm->perturbation;
     const bool beside = p.free_sms > 0 || p.co_resident != core::CoResident::none;
-    finding.evidence.push_back(fmt::format(
-        "arm '{}': it is not proven that {}{}{}", p.name,
-        p.dirty_shared && !beside ? "all its shared memory was dirtied"
-                                  : "its stress kernel ran beside the trials",
-        arm->result.note.empty() ? "" : ": ", arm->result.note));
+    finding.evidence.push_back(fmt::format("arm '{}': it is not proven that {}{}{}", p.name,
+                                           p.dirty_shared && !beside
+                                               ? "all its shared memory was dirtied"
+                                               : "its stress kernel ran beside the trials",
+                                           arm->result.note.empty() ? "" : ": ", arm->result.note));
   }
   if (facts.evidence.mode == "replay" && !facts.evidence.backend_is_model && facts.failed == 0 &&
       facts.trials > 0) {

@@ -25,7 +25,7 @@ struct RunSettings {
   std::uint32_t pct_depth = 3;
   // What shared and local memory hold at first, word by word.
   std::uint32_t unwritten_shared = 0xcdcdcdcd, unwritten_local = 0xcdcdcdcd;
-  double timeout_s = 60.0;               // of the whole program, wall clock
+  double timeout_s = 60.0;  // of the whole program, wall clock
 };
 
 class ProgramRunner {
