@@ -329,7 +329,9 @@ void finish_evidence(core::Evidence& evidence, const core::TrialPlan& plan, core
       std::any_of(results.begin(), results.end(), [](const auto* r) { return r->failed > 0; });
   if (pass_possible && !failed &&
       std::none_of(evidence.arms.begin(), evidence.arms.end(), called_twice)) {
-    add_not_examined(evidence, "whether a second call gives the same: no trial called it twice");
+    add_not_examined(evidence,
+                     "whether a second call gives the same: no trial called it twice, as the "
+                     "arm called_twice does");
   }
   if (pass_possible) {
     constexpr std::int64_t kElements = std::int64_t{1} << 24;

@@ -63,7 +63,7 @@ std::optional<core::Finding> find_not_examined(const Facts& facts) {
   }
   finding.runner_up = core::FindingClass::bound_vacuous;
   finding.runner_up_reason = "a check that is left out and one that would have failed look alike";
-  finding.advice = "Run a smaller problem of the same kind, at which they are made.";
+  finding.advice = "Where size is the reason, run a smaller problem of the same kind.";
   return finding;
 }
 
