@@ -334,8 +334,8 @@ void write_arms(HtmlPage& page) {
     if (const std::string remarks = remarks_text(result); !remarks.empty()) {
       page.out.put("<span class=\"note\">", escaped(remarks), "</span>");
     }
-    if (!result.overlap_proven) {
-      page.out.put("<span class=\"note\">overlap with the co-resident kernel not proven</span>");
+    if (const std::string unproven = unproven_text(arm); !unproven.empty()) {
+      page.out.put("<span class=\"note\">", escaped(unproven), "</span>");
     }
     if (result.abnormal > 0) {
       page.out.put("<span class=\"note\">", escaped(count_text(result.abnormal)),

@@ -151,8 +151,8 @@ void TerminalReport::arms() {
     if (std::string remarks = remarks_text(result); !remarks.empty()) {
       notes.push_back(std::move(remarks));
     }
-    if (!result.overlap_proven) {
-      notes.emplace_back("overlap with the co-resident kernel not proven");
+    if (std::string unproven = unproven_text(arm); !unproven.empty()) {
+      notes.push_back(std::move(unproven));
     }
     if (result.abnormal > 0) {
       notes.push_back(fmt::format("{} of them ended by deadlock, fault or time-out",

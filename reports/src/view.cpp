@@ -92,6 +92,14 @@ std::string remarks_text(const core::TrialResult& result) {
   return fmt::format("{}", fmt::join(remarks, "; "));
 }
 
+std::string unproven_text(const core::ArmEvidence& arm) {
+  if (arm.result.overlap_proven) return {};
+  const core::Perturbation& p = arm.perturbation;
+  const bool beside = p.free_sms > 0 || p.co_resident != core::CoResident::none;
+  return p.dirty_shared && !beside ? "shared memory not proven to be dirtied"
+                                   : "overlap with the co-resident kernel not proven";
+}
+
 std::vector<Stops> stops_of(const core::RunRecord& record) {
   const auto is_said = [&](const core::TrialResult& result) {
     const auto& findings = record.verdict.findings;

@@ -53,6 +53,9 @@ WorstError worst_error_of(const core::TrialResult& result);
 /// held", "990 of 1,000 launches were issued while the blocker held"; empty: nothing.
 std::string remarks_text(const core::TrialResult& result);
 
+/// What of the arm's perturbation is not proven; empty: nothing.
+std::string unproven_text(const core::ArmEvidence& arm);
+
 /// What ended arms or configs before their time: those that ended alike are one.
 struct Stops {
   core::ExecutionStatus status = core::ExecutionStatus::completed;

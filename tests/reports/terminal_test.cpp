@@ -150,6 +150,24 @@ TEST(Terminal, ArmsThatEndedAlikeAreToldOnceAndNotAgainAfterTheFinding) {
   EXPECT_EQ(times("(random schedule, lazy copies, skew_lazy): as in the finding above"), 1);
 }
 
+TEST(Terminal, SaysWhatOfAnArmIsNotProven) {
+  core::RunRecord record = samples::cuda_stress();
+  core::ArmEvidence& arm = record.evidence.arms[13];
+  const std::string overlap = "overlap with the co-resident kernel not proven";
+  const std::string dirtied = "shared memory not proven to be dirtied";
+  const auto has = [&](const std::string& what) {
+    return render_terminal(record, {.width = 160}).find(what) != std::string::npos;
+  };
+  EXPECT_TRUE(has(overlap));
+  EXPECT_FALSE(has(dirtied));
+  arm.perturbation.dirty_shared = true;
+  arm.perturbation.co_resident = core::CoResident::none;
+  EXPECT_FALSE(has(overlap));
+  EXPECT_TRUE(has(dirtied));
+  arm.result.overlap_proven = true;
+  EXPECT_FALSE(has(dirtied));
+}
+
 TEST(Terminal, HeadlineDoesNotRepeatTheBadge) {
   core::RunRecord record;
   record.verdict.outcome = core::Outcome::inconclusive;
