@@ -23,6 +23,10 @@ namespace faultline::stress::detail {
 
 core::TrialResult run_safely(core::Backend& backend, const core::TrialPlan& plan,
                              const core::TrialRequest& request) {
+  if (request.perturbation.offset_bytes % 16 != 0) {
+    throw core::UsageError(fmt::format("offset_bytes={}: addresses move by multiples of 16 bytes",
+                                       request.perturbation.offset_bytes));
+  }
   core::TrialResult broken;
   if (changes_program(request.perturbation)) {
     core::TrialRequest rest = request;

@@ -254,6 +254,10 @@ TEST_F(EvidenceMatrix, ANumberOfCallsThatIsNoneIsRefused) {
     token.perturbation.calls = calls;
     EXPECT_THROW(stress::replay(backend, registry, token, {.run = {}}), core::UsageError) << calls;
   }
+  token.perturbation.calls = 1;
+  token.perturbation.offset_bytes = 17;
+  EXPECT_THROW(stress::replay(backend, registry, token, {.run = {}}), core::UsageError);
+  token.perturbation.offset_bytes = 0;
   token.perturbation.calls = 2;
   EXPECT_EQ(stress::replay(backend, registry, token, {.run = {}}).evidence.arms[0].result.trials,
             1u);
