@@ -203,8 +203,9 @@ void print_values(const stress::Explanation& explanation, int width) {
 /// "n=1 k=1056 ... [rows=4 tile_k=1024], seed 1, trial 0, data normal, schedule random_lazy"
 std::string in_words(const core::TrialToken& trial, bool on_model) {
   const core::Perturbation& shaken = trial.perturbation;
-  // What a simulator's trial has beside its schedule is a changed program: delays, one stream.
-  const bool plain = shaken.delay_sites == 0 && !shaken.one_stream && !shaken.eager;
+  // What a simulator's trial has beside its schedule is a changed call: delays, one stream.
+  const bool plain = shaken.delay_sites == 0 && !shaken.one_stream && !shaken.eager &&
+                     shaken.calls == 1 && shaken.offset_bytes == 0;
   const std::string config = trial.config.empty() ? "" : fmt::format(" [{}]", trial.config);
   return fmt::format("{}{}, seed {}, trial {}, data {}, {}", trial.problem, config, trial.seed,
                      trial.trial, core::name_of(trial.data),

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <initializer_list>
 #include <set>
 #include <utility>
 
@@ -255,6 +256,7 @@ class Explainer {
       explain_config();
       explain_data();
       explain_schedule();
+      explain_call();
       leave_chance_open();
     }
     explanation_.executions = probe_.executions();
@@ -487,6 +489,29 @@ class Explainer {
     });
     for (; next < others.size(); ++next) redraw(name(others[next]));
     schedule.role = explanation_.budget_spent ? Role::not_tried : role_of(schedule);
+  }
+
+  /// How often it is called and at which addresses, where the case says other than usual.
+  void explain_call() {
+    const auto explain = [&](const char* name, std::uint32_t core::Perturbation::*setting,
+                             std::initializer_list<std::uint32_t> values) {
+      const std::uint32_t own = trial_.perturbation.*setting;
+      if (own == core::Perturbation{}.*setting) return;
+      Coordinate& one = add("trial", name, std::to_string(own));
+      std::uint32_t value = 0;
+      Redraw redraw(one, [&](const std::string&) {
+        core::TrialToken other = trial_;
+        other.perturbation.*setting = value;
+        return shown(other);
+      });
+      for (const std::uint32_t other : values) {
+        value = other;
+        if (value != own) redraw(std::to_string(value));
+      }
+      one.role = explanation_.budget_spent ? Role::not_tried : role_of(one);
+    };
+    explain("calls", &core::Perturbation::calls, {1, 2, 3});
+    explain("offset_bytes", &core::Perturbation::offset_bytes, {0, 16, 128});
   }
 
   CaseProbe probe_;

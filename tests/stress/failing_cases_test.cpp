@@ -31,6 +31,7 @@ using Role = Coordinate::Role;
 struct Where {
   std::int64_t n, stages;
   std::uint64_t seed, trial;
+  std::uint32_t offset;  ///< bytes
 };
 using Fault = std::function<bool(const Where&)>;
 
@@ -65,7 +66,7 @@ class FaultyBackend : public test::ToyBackend {
  private:
   Where where(const core::TrialRequest& request, std::uint64_t trial) const {
     return {plan_->problem.values.integer("n"), plan_->config.integer("stages"), request.seed,
-            trial};
+            trial, request.perturbation.offset_bytes};
   }
 
   Fault wrong_, hangs_;
@@ -222,6 +223,19 @@ TEST_F(FailingCases, ConfigsThatChangeTogetherAreTriedWhole) {
             "never alone; in other whole configs fails at 2; passes at 1");
   EXPECT_EQ(coordinate(whole, "(whole)").text(),
             "fails at [stages=2 threads=64]; passes at [stages=1 threads=32]");
+}
+
+TEST_F(FailingCases, AddressesAreACoordinateOfACaseThatMovesThem) {
+  FaultyBackend backend(true, [](const Where& w) { return w.offset % 128 != 0; });
+  core::TrialToken moved = token("simulator", 64);
+  EXPECT_THROW(coordinate(explain(backend, registry_, moved, {}), "offset_bytes"),
+               std::out_of_range);
+  moved.perturbation.offset_bytes = 48;
+  const Explanation explanation = explain(backend, registry_, moved, {});
+  const Coordinate& offset = coordinate(explanation, "offset_bytes");
+  EXPECT_EQ(offset.role, Role::some);
+  EXPECT_EQ(offset.text(), "fails at 16; passes at 0, 128");
+  EXPECT_THROW(coordinate(explanation, "calls"), std::out_of_range);
 }
 
 TEST_F(FailingCases, AnotherFailureCountsNeitherWay) {
