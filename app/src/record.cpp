@@ -329,14 +329,15 @@ void Run::add_replay_lines() {
   }
 }
 
-// A class that rests on a sweep cannot be read from one of its trials.
+// A class that rests on a sweep or on experiments cannot be read from one of its trials.
 void Run::say_what_one_trial_hides() {
   if (record_.command != "replay") return;
   for (core::Finding& finding : record_.verdict.findings) {
     if (finding.finding != core::FindingClass::unknown) continue;
     finding.evidence.push_back(fmt::format(
         "one trial: the classes that a sweep over problems and configs shows (tail, config) are "
-        "not read from it; `faultline verify {}@{}` names them",
+        "not read from it, nor what changing one thing at a time shows (layout); `faultline verify "
+        "{0}@{1}` names the former, `faultline stress {0}@{1}` at this problem the latter",
         record_.subject, record_.variant));
     return;
   }

@@ -81,16 +81,16 @@ Subject make_cast_copy() {
   return make(
       {.name = "cast_copy",
        .description = "rows of fp32, scaled, cast to rows of bf16, in pitched buffers",
-       .problem_domain = {{detail::integer_parameter("rows", "rows", 1, 4096, 10),
-                           detail::integer_parameter("cols",
-                                                     "columns; rows of Y begin every multiple of "
-                                                     "64",
-                                                     1, 4096, 100),
-                           detail::listed_parameter("src_before",
-                                                    "elements in front of the rows that are read",
-                                                    {0, 1, 2, 8}, 0),
-                           detail::listed_parameter("src_behind", "elements behind each of them",
-                                                    {0, 3, 28}, 0)}},
+       .problem_domain =
+           {{detail::integer_parameter("rows", "rows", 1, 4096, 10),
+             detail::integer_parameter("cols",
+                                       "columns; rows of Y begin every multiple of "
+                                       "64",
+                                       1, 4096, 100),
+             detail::listed_parameter("src_before", "elements in front of the rows that are read",
+                                      {0, 1, 2, 8}, 0),
+             detail::listed_parameter("src_behind", "elements behind each row that is read",
+                                      {0, 3, 28}, 0)}},
        .variants = {clean("pitched", "load and store masked by the row's length"),
                     mutant("ignored_pitch", "pitched", FindingClass::layout,
                            "the destination is written as if it were contiguous"),

@@ -83,6 +83,14 @@ void SubjectRegistry::add(Subject subject) {
     throw core::UsageError(
         fmt::format("subject '{}' cannot be registered: it lacks {}", subject.name, missing));
   }
+  for (const auto& [name, value] : subject.contiguous) {
+    if (!subject.problem_domain.find(name)) {
+      throw core::UsageError(fmt::format("subject '{}' cannot be registered: Subject::contiguous "
+                                         "names '{}', which is no parameter "
+                                         "of its problem",
+                                         subject.name, name));
+    }
+  }
   for (const std::unique_ptr<Subject>& other : subjects_) {
     if (other->name == subject.name) {
       throw core::UsageError(fmt::format(

@@ -415,11 +415,14 @@ std::vector<std::string> further_evidence_of(const core::RunRecord& record) {
   if (evidence.error_shape) {
     const auto& shape = *evidence.error_shape;
     if (shape.wrong_elements > 0) {
-      lines.push_back(fmt::format("{} examined: error {} in the median, {} at most; {} off by a "
-                                  "power of two; {} never written",
-                                  count_text(shape.wrong_elements, "wrong element"),
-                                  real_text(shape.median_error), real_text(shape.largest_error),
-                                  count_text(shape.power_of_two_errors),
+      const std::string errors =
+          shape.largest_error > 0.0
+              ? fmt::format("error {} in the median, {} at most; {} off by a power of two",
+                            real_text(shape.median_error), real_text(shape.largest_error),
+                            count_text(shape.power_of_two_errors))
+              : std::string("none with a finite error");
+      lines.push_back(fmt::format("{} examined: {}; {} never written",
+                                  count_text(shape.wrong_elements, "wrong element"), errors,
                                   count_text(shape.equal_poison)));
     }
     if (shape.rounding_explained > 0) {

@@ -676,9 +676,10 @@ std::string to_text(const Explanation& explanation) {
                         explanation.other_seeds_failed, explanation.other_seeds);
   }
   if (explanation.finding == core::FindingClass::unknown) {
-    text += fmt::format("  unknown: one trial does not tell the class; `faultline verify {}@{}` "
+    text += fmt::format("  unknown: one trial does not tell the class; `faultline verify {0}@{1}` "
                         "sweeps problems and configs, and names those that a sweep shows (tail, "
-                        "config)\n",
+                        "config), `faultline stress {0}@{1}` at this problem what changing one "
+                        "thing at a time shows (layout)\n",
                         trial.subject, trial.variant);
   }
   if (explanation.budget_spent) {

@@ -101,6 +101,9 @@ TEST(Registry, RefusesIncompleteSubjects) {
   Subject no_finding = make_toy("toy");
   no_finding.variants[1].required_finding.reset();
   EXPECT_THAT(usage_error([&] { registry.add(no_finding); }), HasSubstr("required finding"));
+  Subject no_parameter = make_toy("toy");
+  no_parameter.contiguous = {{"pitchh", "0"}};
+  EXPECT_THAT(usage_error([&] { registry.add(no_parameter); }), HasSubstr("names 'pitchh'"));
   EXPECT_TRUE(registry.all().empty());
 }
 
