@@ -217,7 +217,7 @@ class Changes {
       add_knobs(base, changes);
       if (!model) add_provocations(base, changes);
     }
-    if (timed || p.delay_sites != 0) {
+    if (timed || p.delay_sites != 0 || shared_memory_explains_what_differs(facts_)) {
       changes.push_back(make(base, Change::delay, "delays inside the kernel",
                              "a race inside a launch depends on how far its warps drift apart"));
       // Into a tight loop, under a schedule that adds nothing; those of the arm, if it has some.

@@ -189,19 +189,6 @@ bool differs_under_one_poison(const core::TrialResult& result) {
   return false;
 }
 
-/// Nothing but the inputs, and the delays inside the kernel, differs from the unperturbed arm.
-bool is_delayed_only(core::Perturbation p) {
-  if (p.delay_sites == 0) return false;
-  const core::Perturbation unperturbed;
-  p.name = unperturbed.name;
-  p.fresh_inputs = unperturbed.fresh_inputs;
-  p.delay_sites = unperturbed.delay_sites;
-  p.delay_site = unperturbed.delay_site;
-  p.delay_ns = unperturbed.delay_ns;
-  p.delay_seed = unperturbed.delay_seed;
-  return p == unperturbed;
-}
-
 /// One claim per arm is tried: alpha = 0.05 is shared among them.
 bool rate_depends_on(const core::ArmEvidence& arm, const Facts& facts) {
   return arm.log_e >= std::log(20.0 * static_cast<double>(facts.arms.size()));
@@ -219,10 +206,6 @@ bool replays_graphs(const Facts& facts, const std::string& arm_name) {
 bool delays_decide(const Facts& facts) {
   if (!facts.any_wrong()) return false;
   using Kind = core::ExperimentEvidence::Kind;
-  for (const core::ArmEvidence* arm : facts.arms) {
-    const bool raised = arm->failed_here_only > arm->failed_there_only;
-    if (raised && is_delayed_only(arm->perturbation) && rate_depends_on(*arm, facts)) return true;
-  }
   for (const core::ExperimentEvidence& row : facts.evidence.experiments) {
     const Effect effect = effect_of(row);
     if (row.kind == Kind::delay && effect == Effect::raised) return true;
@@ -254,11 +237,6 @@ bool poison_is_refuted(const Facts& facts) {
   return differs > decides;
 }
 
-namespace {
-
-/// Every trial is wrong where shared memory is dirtied, by bits that follow the poison: what
-/// differs in other arms is what shared memory happened to hold. A missing barrier gives the same
-/// where its reader comes first, which delays inside the kernel tell.
 bool shared_memory_explains_what_differs(const Facts& facts) {
   if (delays_decide(facts)) return false;
   bool dirtied = false, others = false;
@@ -273,8 +251,6 @@ bool shared_memory_explains_what_differs(const Facts& facts) {
   }
   return dirtied && others && values_follow_poison(facts);
 }
-
-}  // namespace
 
 std::vector<std::string> timing_dependence(const Facts& facts) {
   if (calls_explain_what_differs(facts) || shared_memory_explains_what_differs(facts)) return {};

@@ -62,9 +62,15 @@ PoisonPattern poison_pattern(const core::TrialResult& result);
 /// the evidence does not show it.
 std::vector<std::string> timing_dependence(const Facts& facts);
 
-/// Delays put inside the kernel, and nothing else, raise its failure rate, or launches that overlap
-/// no more cure it. What memory held before the launch does not explain that, timing does.
+/// An experiment in which delays inside the kernel raise its failure rate, or launches that overlap
+/// no more cure it. Its trials with and without take turns, so that memory held the same before
+/// both: timing decides. Of arms that is not so, where another one dirties memory in between.
 bool delays_decide(const Facts& facts);
+
+/// Every trial is wrong where shared memory is dirtied, by bits that follow the poison: what
+/// differs in other arms is what shared memory happened to hold. A missing barrier gives the same
+/// where its reader comes first, which an experiment with delays tells (delays_decide()).
+bool shared_memory_explains_what_differs(const Facts& facts);
 
 /// Delays decide, or trials with equal inputs and equal poison came out differently in more arms
 /// than those in which the poison alone decides: what is read of it is read in some runs only.

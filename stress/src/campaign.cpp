@@ -273,8 +273,8 @@ core::Evidence run_campaign(core::Backend& backend, const kernels::ResolvedTrial
   pair_arms(evidence);
   detail::finish_evidence(evidence, trial_plan, plan.data, plan.seed);
   if (options.experiments && !evidence.interrupted) {
-    detail::run_experiments(backend, trial, trial_plan, plan, options, evidence);
-    evidence.interrupted = detail::stopped(options);
+    evidence.interrupted =
+        !detail::run_experiments(backend, trial, trial_plan, plan, options, evidence);
   }
   return evidence;
 }

@@ -193,7 +193,7 @@ class Experiments {
         options_(options),
         evidence_(evidence) {}
 
-  void run() {
+  bool run() {
     // Counted in instructions, not in seconds: the record of a model must not depend on the clock.
     std::uint64_t in_arms = 0;
     for (const core::ArmEvidence& arm : evidence_.arms) in_arms += arm.result.thread_instructions;
@@ -206,10 +206,12 @@ class Experiments {
     for (int i = 0; i < diagnosis::kMostChanges && !stopped(options_); ++i) {
       const std::optional<Experiment> next = diagnosis::next_experiment(evidence_);
       if (next && next->kind == Experiment::Kind::config_sweep) sweep(in_arms);
-      if (!next || next->kind != Experiment::Kind::change) return;
+      if (!next || next->kind != Experiment::Kind::change) return !next || !stopped(options_);
       if (options_.progress) options_.progress({next->change_text, 0, next->trials, 0});
       evidence_.experiments.push_back(row_of(*next));
+      if (stopped(options_)) return false;
     }
+    return !stopped(options_);
   }
 
  private:
@@ -541,11 +543,11 @@ class Experiments {
 
 }  // namespace
 
-void run_experiments(core::Backend& backend, const kernels::ResolvedTrial& trial,
+bool run_experiments(core::Backend& backend, const kernels::ResolvedTrial& trial,
                      const core::TrialPlan& plan, const CampaignPlan& campaign,
                      const RunOptions& options, core::Evidence& evidence) {
-  if (!trial.subject || !trial.variant) return;
-  Experiments(backend, trial, plan, campaign, options, evidence).run();
+  if (!trial.subject || !trial.variant) return true;
+  return Experiments(backend, trial, plan, campaign, options, evidence).run();
 }
 
 }  // namespace faultline::stress::detail

@@ -479,6 +479,8 @@ class Explainer {
     } else {
       core::Perturbation plain;
       plain.fresh_inputs = trial_.perturbation.fresh_inputs;
+      plain.calls = trial_.perturbation.calls;  // these have rows of their own
+      plain.offset_bytes = trial_.perturbation.offset_bytes;
       others.push_back(plain);
     }
     std::size_t next = 0;

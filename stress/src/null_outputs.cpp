@@ -76,12 +76,12 @@ std::vector<std::string> accepted_null_outputs(const core::TrialPlan& plan, core
     accepted.push_back(examined.name(name));
   };
   examine_fake("zeros", zeros, false);
-  // Of a single element a constant is the right answer, so may an input be (a sum of one term), and
-  // there is nothing to shuffle.
+  // A constant may be the right answer (of a single element, of coded inputs), so may an input be
+  // (a sum of one term), and of a single element there is nothing to shuffle.
   if (elements > reference.size()) {
-    examine_fake("a constant", constant, false);
+    examine_fake("a constant", constant, true);
     examine_fake("the reference shuffled", shuffled, true);
-    if (!inputs.empty() && inputs[0].size() > 0) examine_fake("an input copied", copied, false);
+    if (!inputs.empty() && inputs[0].size() > 0) examine_fake("an input copied", copied, true);
   }
   // Coded inputs are equal in every trial; then there is no other result to confuse it with.
   examine_fake("the result of other inputs", previous, true);

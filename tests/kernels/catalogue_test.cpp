@@ -124,7 +124,7 @@ TEST_P(CatalogueClean, IsRightOnAllKindsOfData) {
   const ResolvedTrial here = trial();
   for (const core::DataMode data :
        {core::DataMode::exact, core::DataMode::address, core::DataMode::epoch,
-        core::DataMode::illconditioned, core::DataMode::special}) {
+        core::DataMode::digits, core::DataMode::illconditioned, core::DataMode::special}) {
     if (!core::why_not(data, here.plan.buffers).empty()) continue;
     core::TrialRequest request;
     request.count = 2;

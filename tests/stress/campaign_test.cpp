@@ -300,21 +300,22 @@ TEST_F(CampaignTest, StopBringsBackWhatWasFinished) {
 
 TEST_F(CampaignTest, AStopDuringExperimentsIsNoFinishedRun) {
   std::atomic<bool> stop{false};
-  ToyBackend backend(true, [](const core::TrialRequest& request, std::uint64_t t,
-                              const core::Tensor& x, core::Tensor& y) {
-    right(request, t, x, y);
-    move_tile(x, y, 1, 3);
-  });
+  bool stops = true;
+  ToyBackend backend(false, late_copy);
   backend.before = [&](const core::TrialRequest& request) {
-    // Experiments keep no captures.
-    if (request.capture_limit == 0) stop = true;
+    if (request.capture_limit == 0) stop = stops;  // experiments alone keep no captures here
   };
   stress::RunOptions options;
   options.stop = &stop;
-  const core::Evidence evidence = run(backend, 600, options);
+  const core::Evidence cut = run(backend, 400, options);
   ASSERT_TRUE(stop) << "nothing failed: there was nothing to experiment with";
-  EXPECT_TRUE(evidence.interrupted);
-  EXPECT_EQ(diagnosis::diagnose(evidence).outcome, Outcome::fail);
+  EXPECT_TRUE(cut.interrupted);
+  EXPECT_FALSE(cut.experiments.empty());
+  EXPECT_EQ(diagnosis::diagnose(cut).outcome, Outcome::fail);
+  stops = stop = false;
+  const core::Evidence whole = run(backend, 400, options);
+  EXPECT_FALSE(whole.interrupted);
+  EXPECT_GT(whole.experiments.size(), cut.experiments.size());
 }
 
 TEST_F(CampaignTest, ABoundThatAcceptsZerosIsVacuous) {

@@ -303,8 +303,10 @@ struct TrialResult {
   std::string message{};
   std::vector<std::string> details{};
   std::uint64_t first_failed_trial = ~0ull;
-  std::uint64_t batch = 1;     ///< as resolved (ctas_per_sm)
-  bool overlap_proven = true;  ///< co-resident arms: the stress kernel truly overlapped the trials
+  std::uint64_t batch = 1;  ///< as resolved (ctas_per_sm)
+  /// What the arm is there for was shown to happen: a stress kernel ran beside the trials,
+  /// multiprocessors were held, all shared memory was dirtied. True where nothing was asked for.
+  bool overlap_proven = true;
   /// Of Perturbation::free_sms: multiprocessors that were held, the fewest at any time; 0: none.
   std::uint64_t held_sms = 0;
   /// Of Perturbation::blocker_ns: launches that were issued to the last operation while the blocker
